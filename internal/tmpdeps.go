@@ -1,0 +1,22 @@
+//go:build tmpdeps
+package internal
+import (
+ _ "github.com/clusterlink-net/clusterlink/pkg/bootstrap"
+ _ "github.com/clusterlink-net/clusterlink/config"
+ _ "github.com/google/go-cmp/cmp"
+ _ "github.com/google/go-containerregistry/pkg/v1/tarball"
+ _ "github.com/hashicorp/terraform-plugin-framework/providerserver"
+ _ "github.com/hashicorp/terraform-plugin-framework-jsontypes/jsontypes"
+ _ "github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
+ _ "github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+ _ "github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
+ _ "github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+ _ "github.com/hashicorp/terraform-plugin-go/tfprotov6"
+ _ "github.com/hashicorp/terraform-plugin-log/tflog"
+ _ "github.com/hashicorp/terraform-plugin-testing/helper/resource"
+ _ "github.com/slackhq/nebula"
+ _ "golang.zx2c4.com/wireguard/tun"
+ _ "k8s.io/client-go/dynamic"
+ _ "sigs.k8s.io/yaml"
+ _ "github.com/vishvananda/netlink"
+)

@@ -1,0 +1,30 @@
+package provider
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+)
+
+// addFailure words every error of a resource's work: what could not be done,
+// on which object, why, and what to do next.
+func addFailure(diags *diag.Diagnostics, verb, thing, name string, err error, next string) {
+	detail := fmt.Sprintf("%s %q: %s.", thing, name, err)
+	if next != "" {
+		detail += "\n\n" + next
+	}
+	diags.AddError("Unable to "+verb+" "+thing, detail)
+}
+
+// configured returns the provider's data, or nil before the provider is
+// configured, as happens during validation.
+func configured(data any, diags *diag.Diagnostics) *providerData {
+	if data == nil {
+		return nil
+	}
+	typed, ok := data.(*providerData)
+	if !ok {
+		diags.AddError("Unable to Configure Resource", fmt.Sprintf("The provider handed over %T. This is a bug in the provider; please report it.", data))
+	}
+	return typed
+}

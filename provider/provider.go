@@ -1,0 +1,98 @@
+// Package provider is the Terraform side of the testbed: schemas, models and
+// diagnostics. What happens on machines is in the packages below internal.
+package provider
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/ephemeral"
+	"github.com/hashicorp/terraform-plugin-framework/function"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/provider"
+	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+)
+
+var (
+	_ provider.ProviderWithFunctions          = (*testbedProvider)(nil)
+	_ provider.ProviderWithEphemeralResources = (*testbedProvider)(nil)
+)
+
+// defaultDataDir is where local hosts, networks and keys live unless the
+// configuration names another folder.
+const defaultDataDir = "/var/lib/testbed"
+
+type testbedProvider struct {
+	version string
+}
+
+// New returns the constructor of the provider for a released version.
+func New(version string) func() provider.Provider {
+	return func() provider.Provider { return &testbedProvider{version: version} }
+}
+
+type testbedModel struct {
+	DataDir types.String `tfsdk:"data_dir"`
+}
+
+// providerData is what every resource gets from Configure.
+type providerData struct {
+	// dataDir is an absolute path.
+	dataDir string
+}
+
+func (p *testbedProvider) Metadata(_ context.Context, _ provider.MetadataRequest, resp *provider.MetadataResponse) {
+	resp.TypeName = "testbed"
+	resp.Version = p.version
+}
+
+func (p *testbedProvider) Schema(_ context.Context, _ provider.SchemaRequest, resp *provider.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "Builds edge-cloud testbeds, emulates their networks and measures response times over them.",
+		Attributes: map[string]schema.Attribute{
+			"data_dir": schema.StringAttribute{
+				Optional:            true,
+				MarkdownDescription: "Absolute path of the folder on this machine that holds local hosts, networks, keys and results; `" + defaultDataDir + "` by default. Two testbeds in different folders do not know of each other.",
+			},
+		},
+	}
+}
+
+func (p *testbedProvider) Configure(ctx context.Context, req provider.ConfigureRequest, resp *provider.ConfigureResponse) {
+	var model testbedModel
+	resp.Diagnostics.Append(req.Config.Get(ctx, &model)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	data := &providerData{dataDir: defaultDataDir}
+	if dir := model.DataDir.ValueString(); dir != "" {
+		if !filepath.IsAbs(dir) {
+			resp.Diagnostics.AddAttributeError(path.Root("data_dir"), "Invalid Data Folder",
+				"data_dir is \""+dir+"\"; it must be an absolute path, for example \""+defaultDataDir+"\" or abspath(\"./testbed\").")
+			return
+		}
+		data.dataDir = filepath.Clean(dir)
+	}
+	resp.ResourceData = data
+	resp.DataSourceData = data
+	resp.EphemeralResourceData = data
+}
+
+func (p *testbedProvider) Resources(context.Context) []func() resource.Resource {
+	return []func() resource.Resource{}
+}
+
+func (p *testbedProvider) DataSources(context.Context) []func() datasource.DataSource {
+	return nil
+}
+
+func (p *testbedProvider) EphemeralResources(context.Context) []func() ephemeral.EphemeralResource {
+	return nil
+}
+
+func (p *testbedProvider) Functions(context.Context) []func() function.Function {
+	return nil
+}
