@@ -1,0 +1,58 @@
+variable "name" {
+  description = "Name of the host, the cluster and the peer."
+  type        = string
+}
+
+variable "underlay" {
+  description = "Network and address of the host on it."
+  type        = object({ network = string, address = string })
+}
+
+variable "overlay" {
+  description = "Name of the overlay's CA, and the node's overlay address with the overlay's prefix length."
+  type        = object({ ca = string, network = string })
+}
+
+variable "lighthouses" {
+  description = "Endpoints of the overlay's lighthouses."
+  type        = list(object({ overlay = string, underlay = string }))
+}
+
+variable "cluster_cidr" {
+  description = "Addresses of pods; distinct at every site."
+  type        = string
+}
+
+variable "service_cidr" {
+  description = "Addresses of services; distinct at every site."
+  type        = string
+}
+
+variable "fabric" {
+  description = "Name of the ClusterLink fabric that the peer belongs to."
+  type        = string
+}
+
+variable "dataplane" {
+  description = "ClusterLink's data plane, \"envoy\" or \"go\"."
+  type        = string
+  default     = "envoy"
+}
+
+variable "k3s_binary" {
+  description = "Path of a k3s program; null downloads the pinned release."
+  type        = string
+  default     = null
+}
+
+variable "k3s_images" {
+  description = "Air-gap image tarballs of k3s; needed without internet only."
+  type        = list(string)
+  default     = []
+}
+
+variable "clusterlink_images" {
+  description = "Image tarballs of ClusterLink; needed without internet only."
+  type        = list(string)
+  default     = []
+}

@@ -1,0 +1,9 @@
+terraform {
+  required_providers {
+    testbed = {
+      source = "terraform-testbed/testbed"
+    }
+  }
+}
+
+provider "testbed" {}

@@ -1,0 +1,161 @@
+# Response times of functions in a cloud cluster, called from an edge cluster:
+# over ClusterLink against the direct path, on a local, an edge and a cloud
+# link. Everything runs on this machine.
+
+terraform {
+  required_version = ">= 1.11"
+  required_providers {
+    testbed = {
+      source = "terraform-testbed/testbed"
+    }
+  }
+}
+
+provider "testbed" {
+  data_dir = var.data_dir
+}
+
+# The underlay: what would be the Internet between the sites.
+
+resource "testbed_network" "wan" {
+  name = "wan"
+  cidr = "198.18.0.0/24"
+}
+
+resource "testbed_netem_profile" "local" {
+  rtt = "0ms"
+}
+
+# Jitter and loss follow the rule of the published testbed: 20 % of the one-way
+# delay, and 0.016 % for each millisecond of it.
+
+resource "testbed_netem_profile" "edge" {
+  rtt          = "10ms"
+  jitter       = "1ms"
+  distribution = "normal"
+  loss         = { random = { percent = 0.08 } }
+}
+
+resource "testbed_netem_profile" "cloud" {
+  rtt          = "40ms"
+  jitter       = "4ms"
+  distribution = "normal"
+  loss         = { random = { percent = 0.32 } }
+}
+
+# The overlay, with its lighthouse on a host of its own.
+
+resource "testbed_nebula_ca" "continuum" {
+  name     = "continuum"
+  networks = ["198.19.0.0/24"]
+}
+
+resource "testbed_local_host" "lighthouse" {
+  name     = "lighthouse"
+  networks = [{ network = testbed_network.wan.name, address = "198.18.0.2" }]
+}
+
+resource "testbed_nebula_lighthouse" "this" {
+  host     = testbed_local_host.lighthouse.url
+  ca       = testbed_nebula_ca.continuum.name
+  network  = "198.19.0.1/24"
+  underlay = "198.18.0.2"
+}
+
+# Two sites, each a host with an overlay node, a k3s cluster and a ClusterLink
+# peer.
+
+module "edge" {
+  source = "../../modules/continuum-site"
+
+  name               = "edge"
+  underlay           = { network = testbed_network.wan.name, address = "198.18.0.11" }
+  overlay            = { ca = testbed_nebula_ca.continuum.name, network = "198.19.0.11/24" }
+  lighthouses        = [testbed_nebula_lighthouse.this.endpoint]
+  cluster_cidr       = "10.44.0.0/16"
+  service_cidr       = "10.45.0.0/16"
+  fabric             = testbed_clusterlink_fabric.continuum.name
+  dataplane          = var.dataplane
+  k3s_binary         = var.k3s_binary
+  k3s_images         = var.k3s_images
+  clusterlink_images = var.clusterlink_images
+}
+
+module "cloud" {
+  source = "../../modules/continuum-site"
+
+  name               = "cloud"
+  underlay           = { network = testbed_network.wan.name, address = "198.18.0.12" }
+  overlay            = { ca = testbed_nebula_ca.continuum.name, network = "198.19.0.12/24" }
+  lighthouses        = [testbed_nebula_lighthouse.this.endpoint]
+  cluster_cidr       = "10.46.0.0/16"
+  service_cidr       = "10.47.0.0/16"
+  fabric             = testbed_clusterlink_fabric.continuum.name
+  dataplane          = var.dataplane
+  k3s_binary         = var.k3s_binary
+  k3s_images         = var.k3s_images
+  clusterlink_images = var.clusterlink_images
+}
+
+resource "testbed_link" "edge_cloud" {
+  network = testbed_network.wan.name
+  between = [module.edge.host, module.cloud.host]
+  profile = testbed_netem_profile.local.json
+  verify  = {}
+}
+
+# The functions, and the ways to them.
+
+resource "testbed_function" "this" {
+  for_each = toset(["hello-world", "payload-echo"])
+
+  cluster = module.cloud.cluster
+  name    = each.key
+  builtin = each.key
+}
+
+resource "testbed_clusterlink_fabric" "continuum" {
+  name = "continuum"
+}
+
+module "clusterlink" {
+  source = "../../modules/clusterlink-pair"
+
+  importer = module.edge
+  exporter = module.cloud
+  services = { for name, function in testbed_function.this : name => function.port }
+}
+
+# The experiment.
+
+resource "testbed_benchmark_run" "response_time" {
+  name   = "response-time"
+  client = { cluster = module.edge.cluster }
+
+  functions = {
+    hello-world  = {}
+    payload-echo = { payload_bytes = 102400 }
+  }
+
+  baseline = "direct"
+  arms = {
+    direct = {
+      path = "NodePort on the overlay address"
+      urls = { for name, function in testbed_function.this : name => function.node_port_url }
+    }
+    clusterlink = {
+      path = "ClusterLink import"
+      urls = module.clusterlink.urls
+    }
+  }
+
+  scenarios = {
+    local = { profiles = { (testbed_link.edge_cloud.id) = testbed_netem_profile.local.json } }
+    edge  = { profiles = { (testbed_link.edge_cloud.id) = testbed_netem_profile.edge.json } }
+    cloud = { profiles = { (testbed_link.edge_cloud.id) = testbed_netem_profile.cloud.json } }
+  }
+
+  connections = ["reuse", "new"]
+  requests    = var.requests
+  blocks      = var.blocks
+}

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# demo.sh apply|destroy: the response-time scenario from nothing to numbers.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scenario=examples/scenarios/response-time
+
+stage() { printf '\n\033[1m%s\033[0m  (%s)\n' "$1" "$2"; began=$SECONDS; }
+took() { echo "took $((SECONDS - began)) s"; }
+
+if [ "$(id -u)" != 0 ]; then
+	echo "The demo makes namespaces, TUN devices and mounts, so it needs root: sudo make demo" >&2
+	exit 1
+fi
+unset TF_CLI_CONFIG_FILE
+export CHECKPOINT_DISABLE=1 TF_IN_AUTOMATION=1
+
+stage "Packages: containerd, runc, CNI plugins, nftables" "30 s the first time, then nothing"
+tools/packages.sh
+took
+
+stage "Provider and agents" "3 min the first time, then seconds"
+make --no-print-directory agent
+plugins=$CACHE/plugins
+mkdir -p "$plugins"
+CGO_ENABLED=0 go build -trimpath -o "$plugins/" .
+go build -trimpath -o "$CACHE/results-table" ./internal/bench/table
+tools/cli.sh "$CACHE" build
+cli=$(tools/cli.sh "$CACHE")
+took
+
+if [ "$K3S" = lab ]; then
+	stage "Lab: a stand-in for k3s, and ClusterLink's images" "25 min the first time, then nothing"
+	make --no-print-directory lab
+	took
+	TF_VAR_k3s_binary=$CACHE/lab/k3s
+	TF_VAR_k3s_images="[\"$CACHE/lab/k3s-airgap-images-amd64.tar\"]"
+	TF_VAR_clusterlink_images="[\"$CACHE/lab/clusterlink-images-amd64.tar\"]"
+	TF_VAR_dataplane=go
+	export TF_VAR_k3s_binary TF_VAR_k3s_images TF_VAR_clusterlink_images TF_VAR_dataplane
+fi
+
+# The provider is the one built above, not one of a registry.
+mirror=$CACHE/mirror
+for registry in registry.terraform.io registry.opentofu.org; do
+	folder=$mirror/$registry/terraform-testbed/testbed/0.1.0/linux_$(go env GOARCH)
+	mkdir -p "$folder"
+	ln -sf "$plugins/terraform-provider-testbed" "$folder/terraform-provider-testbed_v0.1.0"
+done
+cat >"$CACHE/cli.tfrc" <<EOF
+provider_installation {
+  filesystem_mirror {
+    path = "$mirror"
+  }
+}
+EOF
+export TF_CLI_CONFIG_FILE=$CACHE/cli.tfrc
+terraform() { "$cli" -chdir="$scenario" "$@"; }
+
+# The lock file would pin the build of the last demo.
+rm -f "$scenario/.terraform.lock.hcl"
+terraform init -input=false >"$CACHE/init.log" 2>&1 || { cat "$CACHE/init.log" >&2; exit 1; }
+
+if [ "$1" = apply ]; then
+	stage "Apply: hosts, overlay, clusters, ClusterLink, functions; then 24 cells are measured" "2 min and 6 min"
+	terraform apply -input=false -auto-approve -compact-warnings
+	took
+
+	stage "Results" "from terraform output"
+	terraform output
+	echo
+	terraform output -json | "$CACHE/results-table"
+	echo
+	echo "Raw samples: $(terraform output -raw samples_file)"
+	if [ -n "${KEEP:-}" ]; then
+		echo "The testbed is left up, as KEEP asks; end it with: make demo-destroy"
+		exit 0
+	fi
+fi
+
+stage "Destroy" "20 s"
+terraform destroy -input=false -auto-approve -compact-warnings
+took

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that local hosts and the lab use, if one of
+# their programs is missing.
+set -euo pipefail
+declare -A package=(
+	[containerd]=containerd [ctr]=containerd [runc]=runc
+	[nft]=nftables [conntrack]=conntrack [ip]=iproute2 [mount]=mount [iptables]=iptables
+	[ping]=iputils-ping [iperf3]=iperf3 [jq]=jq
+)
+missing=()
+for program in "${!package[@]}"; do
+	command -v "$program" >/dev/null || missing+=("${package[$program]}")
+done
+[ -x /usr/lib/cni/bridge ] || [ -x /opt/cni/bin/bridge ] || missing+=(containernetworking-plugins)
+[ ${#missing[@]} -gt 0 ] || exit 0
+mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+	echo "Install these packages first: ${missing[*]}" >&2
+	exit 1
+fi
+echo "Installing ${missing[*]} (about half a minute, once)"
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+	tail -20 "$log" >&2
+	exit 1
+fi
