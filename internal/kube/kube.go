@@ -1,0 +1,214 @@
+// Package kube is the client of Kubernetes clusters.
+//
+// A cluster is named by a URL: "k3s+HOST-URL", for example
+// "k3s+local://edge", is the k3s cluster whose server runs on that host, and
+// "kubeconfig:///path?context=NAME" is any cluster that a kubeconfig file on
+// this machine describes. Objects are unstructured; what the provider puts
+// into a cluster it applies server-side under one field manager.
+//
+// Errors tell three things apart. An object that is not there, also because
+// its kind or its cluster is not, is an fs.ErrNotExist. A cluster that cannot
+// be asked is a host.ErrUnreachable, never the former. What the API server
+// refuses is neither.
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
+)
+
+// K3sKubeconfig is the file on a k3s server that holds the administrator's
+// credentials.
+const K3sKubeconfig = "/etc/rancher/k3s/k3s.yaml"
+
+// requestTimeout bounds one request whose connection hangs; everything that
+// waits for a state polls.
+const requestTimeout = 30 * time.Second
+
+// Opener turns cluster URLs into clients.
+type Opener struct {
+	hosts host.Opener
+}
+
+// NewOpener returns an opener that reaches k3s clusters through hosts.
+func NewOpener(hosts host.Opener) *Opener {
+	return &Opener{hosts: hosts}
+}
+
+// Open returns a client of the cluster, which the caller closes. The API
+// server is not asked yet. A host, or a k3s on it, that does not exist is an
+// fs.ErrNotExist.
+func (o *Opener) Open(ctx context.Context, clusterURL string) (*Client, error) {
+	if hostURL, ok := strings.CutPrefix(clusterURL, "k3s+"); ok {
+		server, err := o.hosts.Open(ctx, hostURL)
+		if err != nil {
+			return nil, fmt.Errorf("open cluster %s: %w", clusterURL, err)
+		}
+		return OpenServer(ctx, server)
+	}
+	parsed, err := url.Parse(clusterURL)
+	if err != nil {
+		return nil, fmt.Errorf("open cluster: %w", err)
+	}
+	if parsed.Scheme != "kubeconfig" || parsed.Host != "" || !filepath.IsAbs(parsed.Path) {
+		return nil, fmt.Errorf("open cluster %q: a cluster is named \"k3s+HOST-URL\", for example \"k3s+local://edge\", or \"kubeconfig:///absolute/path?context=NAME\"", clusterURL)
+	}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: parsed.Path},
+		&clientcmd.ConfigOverrides{CurrentContext: parsed.Query().Get("context")},
+	).ClientConfig()
+	if err != nil {
+		// A file missing here says nothing about the cluster's objects, so
+		// the chain ends.
+		return nil, fmt.Errorf("open cluster %s: %v", clusterURL, err)
+	}
+	return newClient(clusterURL, config, nil)
+}
+
+// OpenServer returns a client of the k3s cluster whose server runs on the host.
+func OpenServer(ctx context.Context, server host.Host) (*Client, error) {
+	clusterURL := "k3s+" + server.URL()
+	content, err := server.Read(ctx, K3sKubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("open cluster %s: read its kubeconfig: %w", clusterURL, err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(content)
+	if err != nil {
+		return nil, fmt.Errorf("open cluster %s: parse %s: %w", clusterURL, K3sKubeconfig, err)
+	}
+	return newClient(clusterURL, config, server)
+}
+
+// Client talks to one cluster. It is safe for concurrent use.
+type Client struct {
+	url    string
+	server host.Host
+	base   *url.URL // of the API server
+
+	transport *http.Transport
+	http      *http.Client // with credentials
+	rest      rest.Interface
+	dynamic   dynamic.Interface
+
+	mu    sync.Mutex
+	kinds map[schema.GroupVersionKind]kind
+}
+
+func newClient(clusterURL string, config *rest.Config, server host.Host) (*Client, error) {
+	config = dynamic.ConfigFor(config)
+	config.UserAgent = "terraform-provider-testbed"
+	config.WarningHandler = rest.NoWarnings{}
+	// The server has its own fairness; these only stop a runaway loop.
+	config.QPS, config.Burst = 200, 400
+
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("open cluster %s: %w", clusterURL, err)
+	}
+	transport, err := newTransport(config, server)
+	if err != nil {
+		return nil, fmt.Errorf("open cluster %s: %w", clusterURL, err)
+	}
+	wrapped, err := rest.HTTPWrappersForConfig(config, transport)
+	if err != nil {
+		return nil, fmt.Errorf("open cluster %s: %w", clusterURL, err)
+	}
+	limited, err := rest.UnversionedRESTClientForConfigAndClient(config, &http.Client{Transport: wrapped, Timeout: requestTimeout})
+	if err != nil {
+		return nil, fmt.Errorf("open cluster %s: %w", clusterURL, err)
+	}
+	return &Client{
+		url:       clusterURL,
+		server:    server,
+		base:      base,
+		transport: transport,
+		http:      &http.Client{Transport: wrapped},
+		rest:      limited,
+		dynamic:   dynamic.New(limited),
+		kinds:     map[schema.GroupVersionKind]kind{},
+	}, nil
+}
+
+// URL returns the name the cluster was opened by.
+func (c *Client) URL() string { return c.url }
+
+// Host returns the host of the cluster's first server, and nil for a cluster
+// that was opened by its kubeconfig.
+func (c *Client) Host() host.Host { return c.server }
+
+// Close ends the client's idle connections.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
+
+// Raw returns what the API server answers to a GET of a path, for example
+// "/readyz".
+func (c *Client) Raw(ctx context.Context, path string) ([]byte, error) {
+	body, err := c.rest.Get().AbsPath(path).DoRaw(ctx)
+	if err != nil {
+		return body, fmt.Errorf("get %s of %s: %w", path, c.url, classify(err))
+	}
+	return body, nil
+}
+
+// kind says how the objects of one kind are addressed.
+type kind struct {
+	resource   schema.GroupVersionResource
+	namespaced bool
+}
+
+// kind asks the API server for one group and version only, unlike a full
+// discovery, which fails as a whole when one aggregated API does. Only what
+// was found is remembered, so a kind whose definition comes later is seen.
+func (c *Client) kind(ctx context.Context, gvk schema.GroupVersionKind) (kind, error) {
+	c.mu.Lock()
+	known, ok := c.kinds[gvk]
+	c.mu.Unlock()
+	if ok {
+		return known, nil
+	}
+	found, err := discover(ctx, c.rest, gvk)
+	if err != nil {
+		return kind{}, err
+	}
+	c.mu.Lock()
+	c.kinds[gvk] = found
+	c.mu.Unlock()
+	return found, nil
+}
+
+func (c *Client) resource(ctx context.Context, ref Ref) (dynamic.ResourceInterface, error) {
+	if ref.Name == "" {
+		return nil, errors.New("it has no name")
+	}
+	group, err := schema.ParseGroupVersion(ref.APIVersion)
+	if err != nil {
+		return nil, err
+	}
+	found, err := c.kind(ctx, group.WithKind(ref.Kind))
+	if err != nil {
+		return nil, err
+	}
+	all := c.dynamic.Resource(found.resource)
+	if !found.namespaced {
+		return all, nil
+	}
+	return all.Namespace(ref.namespace()), nil
+}
+
+// absent reports whether an error of the API means that the object is not
+// there.
+func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
