@@ -1,0 +1,191 @@
+// Package examples_test applies the examples as a user would: with the CLI,
+// the built provider and nothing in between.
+package examples_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// workspace is a copy of examples/ with a provider of its own to run it by.
+type workspace struct {
+	t        *testing.T
+	cli      string
+	scenario string // folder
+	env      []string
+	dataDir  string
+}
+
+// newWorkspace builds the provider and prepares a scenario to be applied.
+func newWorkspace(t *testing.T, scenario string) *workspace {
+	t.Helper()
+	if os.Getenv("TF_ACC") == "" {
+		t.Skip("TF_ACC is not set; make test sets it")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("local hosts need root")
+	}
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		t.Skip("local hosts need /dev/net/tun: " + err.Error())
+	}
+	dir := t.TempDir()
+	w := &workspace{t: t, cli: os.Getenv("TF_ACC_TERRAFORM_PATH"), dataDir: filepath.Join(dir, "data")}
+	if w.cli == "" {
+		t.Fatal("TF_ACC_TERRAFORM_PATH is not set; make test sets it to the CLI it uses")
+	}
+	if err := os.CopyFS(filepath.Join(dir, "examples"), os.DirFS(".")); err != nil {
+		t.Fatal(err)
+	}
+	w.scenario = filepath.Join(dir, "examples", "scenarios", scenario)
+
+	mirror := filepath.Join(dir, "mirror")
+	for _, registry := range []string{"registry.terraform.io", "registry.opentofu.org"} {
+		binary := filepath.Join(mirror, registry, "terraform-testbed/testbed/0.1.0", "linux_"+runtime.GOARCH, "terraform-provider-testbed_v0.1.0")
+		build := exec.Command("go", "build", "-trimpath", "-o", binary, "..")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("build the provider: %v\n%s", err, out)
+		}
+	}
+	config := filepath.Join(dir, "cli.tfrc")
+	if err := os.WriteFile(config, []byte("provider_installation {\n  filesystem_mirror {\n    path = \""+mirror+"\"\n  }\n}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	list := func(name string) string {
+		paths, err := json.Marshal(strings.Split(needEnv(t, name), ","))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(paths)
+	}
+	w.env = append(os.Environ(),
+		"TF_CLI_CONFIG_FILE="+config, "TF_IN_AUTOMATION=1", "CHECKPOINT_DISABLE=1", "TF_LOG=",
+		"TF_VAR_data_dir="+w.dataDir,
+		"TF_VAR_k3s_binary="+needEnv(t, "TESTBED_K3S_BINARY"),
+		"TF_VAR_k3s_images="+list("TESTBED_K3S_AIRGAP_IMAGES"),
+		"TF_VAR_clusterlink_images="+list("TESTBED_CLUSTERLINK_IMAGES"),
+		"TF_VAR_dataplane=go",
+	)
+	w.run("init", "-input=false")
+	return w
+}
+
+func needEnv(t *testing.T, name string) string {
+	t.Helper()
+	value := os.Getenv(name)
+	if value == "" {
+		t.Fatalf("%s is not set; make test sets it after building the lab", name)
+	}
+	return value
+}
+
+func (w *workspace) command(args ...string) *exec.Cmd {
+	command := exec.Command(w.cli, append([]string{"-chdir=" + w.scenario}, args...)...)
+	command.Env = w.env
+	return command
+}
+
+// run runs the CLI to its end and returns what it printed.
+func (w *workspace) run(args ...string) []byte {
+	w.t.Helper()
+	began := time.Now()
+	var out, errs bytes.Buffer
+	command := w.command(args...)
+	command.Stdout, command.Stderr = &out, &errs
+	if err := command.Run(); err != nil {
+		w.t.Fatalf("%s: %v\n%s%s", strings.Join(args, " "), err, out.Bytes(), errs.Bytes())
+	}
+	w.t.Logf("%s took %.1f s", strings.Join(args, " "), time.Since(began).Seconds())
+	return out.Bytes()
+}
+
+// destroyAtEnd destroys whatever a failed test left.
+func (w *workspace) destroyAtEnd() {
+	w.t.Cleanup(func() {
+		if out, err := w.command("destroy", "-input=false", "-auto-approve").CombinedOutput(); err != nil {
+			w.t.Errorf("destroy at the end: %v\n%s", err, out)
+		}
+	})
+}
+
+// applyAndKill applies until the output has the line, then kills the provider
+// where it stands, and waits for the CLI to give up. It reports whether the
+// line came.
+func (w *workspace) applyAndKill(line string) bool {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	command := w.command("apply", "-input=false", "-auto-approve", "-no-color")
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	command.Stdout, command.Stderr = writer, writer
+	if err := command.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	_ = writer.Close()
+	stop := context.AfterFunc(ctx, func() { _ = command.Process.Signal(syscall.SIGTERM) })
+	defer stop()
+
+	found := false
+	var seen bytes.Buffer
+	scanner := bufio.NewScanner(io.TeeReader(reader, &seen))
+	for scanner.Scan() {
+		if !found && strings.Contains(scanner.Text(), line) {
+			found = true
+			// Somewhere in the middle of the work, which is the point.
+			time.Sleep(300 * time.Millisecond)
+			for _, pid := range childrenOf(w.t, command.Process.Pid) {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	}
+	err = command.Wait()
+	if found && err == nil {
+		w.t.Logf("the provider was done before it was killed at %q", line)
+	}
+	if !found && err != nil {
+		w.t.Fatalf("apply, to be killed at %q: %v\n%s", line, err, seen.Bytes())
+	}
+	return found
+}
+
+// childrenOf returns the processes whose parent is pid.
+func childrenOf(t *testing.T, pid int) []int {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var children []int
+	for _, path := range stats {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended since
+		}
+		// pid (name) state ppid; the name may hold anything.
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if parent, _ := strconv.Atoi(fields[1]); parent == pid {
+			child, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			children = append(children, child)
+		}
+	}
+	return children
+}

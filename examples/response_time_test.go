@@ -1,0 +1,101 @@
+package examples_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/hosttest"
+)
+
+type cell struct {
+	Function   string   `json:"function"`
+	Scenario   string   `json:"scenario"`
+	Arm        string   `json:"arm"`
+	Connection string   `json:"connection"`
+	Count      int      `json:"count"`
+	Errors     int      `json:"errors"`
+	Min        *float64 `json:"min_ms"`
+	Median     *float64 `json:"median_ms"`
+}
+
+func TestResponseTime(t *testing.T) {
+	w := newWorkspace(t, "response-time")
+	w.env = append(w.env, "TF_VAR_requests=10", "TF_VAR_blocks=1")
+	before := hosttest.Snapshot(t)
+	w.destroyAtEnd()
+
+	w.run("apply", "-input=false", "-auto-approve")
+	if plan := w.run("plan", "-input=false", "-detailed-exitcode"); !strings.Contains(string(plan), "No changes") {
+		t.Errorf("the plan after apply:\n%s", plan)
+	}
+
+	var outputs struct {
+		Results struct {
+			Value []cell `json:"value"`
+		} `json:"results"`
+		Comparisons struct {
+			Value []json.RawMessage `json:"value"`
+		} `json:"comparisons"`
+	}
+	if err := json.Unmarshal(w.run("output", "-json"), &outputs); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(outputs.Results.Value); got != 24 {
+		t.Errorf("%d cells, want 24", got)
+	}
+	if got := len(outputs.Comparisons.Value); got != 12 {
+		t.Errorf("%d comparisons, want 12", got)
+	}
+	rtt := map[string]time.Duration{"local": 0, "edge": 10 * time.Millisecond, "cloud": 40 * time.Millisecond}
+	for _, c := range outputs.Results.Value {
+		if c.Count != 10 || c.Errors != 0 || c.Median == nil {
+			t.Errorf("cell %+v: want 10 requests without an error", c)
+			continue
+		}
+		// Jitter may shorten a single request, hardly the median.
+		if least := rtt[c.Scenario].Seconds() * 1000 * 0.9; *c.Median < least {
+			t.Errorf("%s %s %s %s: median %.2f ms, below the emulated RTT", c.Function, c.Scenario, c.Arm, c.Connection, *c.Median)
+		}
+	}
+
+	state, err := os.ReadFile(filepath.Join(w.scenario, "terraform.tfstate"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"PRIVATE KEY", "K10", "client-key-data"} {
+		if strings.Contains(string(state), secret) {
+			t.Errorf("the state contains %q", secret)
+		}
+	}
+
+	w.run("destroy", "-input=false", "-auto-approve")
+	before.CompareAfter(t)
+}
+
+// TestKilledProvider kills the provider in the middle of the creation of each
+// kind of resource. Each next apply goes on from there.
+func TestKilledProvider(t *testing.T) {
+	w := newWorkspace(t, "response-time")
+	w.env = append(w.env, "TF_VAR_requests=2", "TF_VAR_blocks=1")
+	before := hosttest.Snapshot(t)
+	w.destroyAtEnd()
+
+	for _, resource := range []string{
+		"testbed_network.wan", "testbed_local_host.lighthouse", "testbed_nebula_lighthouse.this",
+		"module.edge.testbed_local_host.this", "module.edge.testbed_nebula_node.this", "testbed_link.edge_cloud",
+		"module.cloud.testbed_k3s_cluster.this", "module.edge.testbed_clusterlink_peer.this", "testbed_function.this[\"payload-echo\"]",
+		"module.clusterlink.testbed_clusterlink_connection.importer", "module.clusterlink.testbed_clusterlink_import.this[\"hello-world\"]",
+		"testbed_benchmark_run.response_time",
+	} {
+		if !w.applyAndKill(resource + ": Creating...") {
+			t.Errorf("%s was not created any more", resource)
+		}
+	}
+	w.run("apply", "-input=false", "-auto-approve")
+	w.run("destroy", "-input=false", "-auto-approve")
+	before.CompareAfter(t)
+}
