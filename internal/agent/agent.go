@@ -20,27 +20,43 @@ var dist embed.FS
 // Binary is the agent for one architecture.
 type Binary struct {
 	Content []byte
-	Digest  string // hex SHA-256 of Content
+	Digest  string // names the build
 }
 
 // For returns the agent for an architecture as GOARCH names it: "amd64",
 // "arm64" or "arm".
 func For(arch string) (Binary, error) {
+	packed, err := packed(arch)
+	if err != nil {
+		return Binary{}, err
+	}
+	content, err := unpack(packed)
+	if err != nil {
+		return Binary{}, fmt.Errorf("unpack the agent for linux/%s: %w", arch, err)
+	}
+	return Binary{Content: content, Digest: digest(packed)}, nil
+}
+
+func packed(arch string) ([]byte, error) {
 	packed, err := dist.ReadFile("dist/testbed-agent-linux-" + arch + ".gz")
 	if err != nil {
 		if entries, _ := fs.Glob(dist, "dist/*.gz"); len(entries) == 0 {
-			return Binary{}, fmt.Errorf("find the agent for linux/%s: this provider was built without agents; run \"make agent\" and build it again", arch)
+			return nil, fmt.Errorf("find the agent for linux/%s: this provider was built without agents; run \"make agent\" and build it again", arch)
 		}
-		return Binary{}, fmt.Errorf("find the agent for linux/%s: no agent is built for this architecture", arch)
+		return nil, fmt.Errorf("find the agent for linux/%s: no agent is built for this architecture", arch)
 	}
-	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
+	return packed, nil
+}
+
+func unpack(packed []byte) ([]byte, error) {
+	reader, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
-		return Binary{}, fmt.Errorf("unpack the agent for linux/%s: %w", arch, err)
+		return nil, err
 	}
-	content, err := io.ReadAll(unpacked)
-	if err != nil {
-		return Binary{}, fmt.Errorf("unpack the agent for linux/%s: %w", arch, err)
-	}
-	sum := sha256.Sum256(content)
-	return Binary{Content: content, Digest: hex.EncodeToString(sum[:])}, nil
+	return io.ReadAll(reader)
+}
+
+func digest(packed []byte) string {
+	sum := sha256.Sum256(packed)
+	return hex.EncodeToString(sum[:8])
 }

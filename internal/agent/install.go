@@ -1,0 +1,55 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/datadir"
+)
+
+// Install puts this machine's agent into the testbed's folder, unless it is
+// there already, and returns its path.
+func Install(dir datadir.Dir) (string, error) {
+	packed, err := packed(runtime.GOARCH)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir.Agents(), digest(packed), "testbed-agent")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	content, err := unpack(packed)
+	if err == nil {
+		err = install(path, content)
+	}
+	if err != nil {
+		return "", fmt.Errorf("install the agent: %w", err)
+	}
+	return path, nil
+}
+
+// install gives the program its name when it is complete, since others may
+// install it at the same time and run it at once.
+func install(path string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	// A process forked meanwhile would hold the file open for writing until it
+	// executes its own program, and until then ours cannot be executed.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	file, err := os.CreateTemp(filepath.Dir(path), "new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name())
+	_, err = file.Write(content)
+	if err := errors.Join(err, file.Chmod(0o755), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), path)
+}
