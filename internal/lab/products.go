@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"runtime"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/lab/server"
+)
+
+// product is a file that the lab makes.
+type product struct {
+	name   string
+	cold   string   // how long it takes without a build cache, on 2 cores
+	inputs []string // files and folders that it depends on
+	build  func(ctx context.Context, b *builder, path string) error
+}
+
+const clusterLink = "github.com/clusterlink-net/clusterlink/cmd/"
+
+func products() []product {
+	arch := runtime.GOARCH
+	return []product{
+		{
+			name:   k3sName(arch),
+			cold:   "about 12 minutes",
+			inputs: []string{"go.mod", "go.sum", "k3s", "server"},
+			build: func(ctx context.Context, b *builder, path string) error {
+				const version = "k8s.io/component-base/version."
+				return b.goBuild(ctx, ".", path, "./k3s",
+					"-X "+version+"gitVersion="+server.Version, "-X "+version+"gitMajor=1", "-X "+version+"gitMinor=37")
+			},
+		},
+		{
+			name:   "k3s-airgap-images-" + arch + ".tar",
+			cold:   "less than a minute",
+			inputs: []string{"go.mod", "go.sum", "coredns", "pause", "server/version.go"},
+			build: func(ctx context.Context, b *builder, path string) error {
+				return b.images(ctx, ".", path, []image{
+					{name: server.PauseImage, pkg: "./pause", path: "pause", user: "65535:65535"},
+					{name: server.CoreDNSImage, pkg: "./coredns", path: "coredns"},
+				})
+			},
+		},
+		{
+			name:   "clusterlink-images-" + arch + ".tar",
+			cold:   "about 3 minutes",
+			inputs: []string{"clusterlink"},
+			build: func(ctx context.Context, b *builder, path string) error {
+				const registry, tag = "ghcr.io/clusterlink-net/", ":v0.4.1"
+				folders := []string{"etc/ssl/private", "var/lib/clink"}
+				return b.images(ctx, "clusterlink", path, []image{
+					{name: registry + "cl-controlplane" + tag, pkg: clusterLink + "cl-controlplane", path: "usr/local/bin/cl-controlplane", folders: folders},
+					{name: registry + "cl-go-dataplane" + tag, pkg: clusterLink + "cl-go-dataplane", path: "usr/local/bin/cl-go-dataplane", folders: folders},
+					{name: registry + "cl-operator" + tag, pkg: clusterLink + "cl-operator", path: "cl-operator", user: "65532:65532"},
+				})
+			},
+		},
+	}
+}
+
+// k3sName is what k3s's releases call the program.
+func k3sName(arch string) string {
+	if arch == "amd64" {
+		return "k3s"
+	}
+	return "k3s-" + arch
+}
+
+// images builds a program for each image and writes them all to one tarball.
+func (b *builder) images(ctx context.Context, module, path string, images []image) error {
+	for i := range images {
+		images[i].program = filepath.Join(b.temp, filepath.Base(images[i].path))
+		if err := b.goBuild(ctx, module, images[i].program, images[i].pkg); err != nil {
+			return err
+		}
+	}
+	return writeImages(path, images, runtime.GOARCH)
+}
