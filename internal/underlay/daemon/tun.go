@@ -1,0 +1,112 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/underlay"
+)
+
+// txQueue is how many packets the kernel holds for the daemon to read. The
+// default of 500 overflows when TCP sends a window at once.
+const txQueue = 10_000
+
+// openTUN makes the port's device in its host's network namespace and returns
+// the descriptor, non-blocking. The device goes when the descriptor is closed.
+func openTUN(port underlay.Port, mtu int) (int, error) {
+	type result struct {
+		fd  int
+		err error
+	}
+	done := make(chan result)
+	go func() {
+		// The thread is left in the namespace and ends with the goroutine,
+		// since it is never unlocked.
+		runtime.LockOSThread()
+		fd, err := openTUNHere(port, mtu)
+		done <- result{fd, err}
+	}()
+	r := <-done
+	return r.fd, r.err
+}
+
+func openTUNHere(port underlay.Port, mtu int) (fd int, err error) {
+	namespace, err := os.Open(port.Namespace)
+	if err != nil {
+		return -1, fmt.Errorf("open the network namespace: %w", err)
+	}
+	defer namespace.Close()
+	if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
+		return -1, fmt.Errorf("enter %s: %w", port.Namespace, err)
+	}
+	fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open /dev/net/tun: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			unix.Close(fd)
+		}
+	}()
+	request, err := unix.NewIfreq(port.Device)
+	if err != nil {
+		return -1, fmt.Errorf("device %q: a name has 1 to 15 bytes", port.Device)
+	}
+	request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI | unix.IFF_VNET_HDR | unix.IFF_TUN_EXCL)
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
+		return -1, fmt.Errorf("make device %q: %w", port.Device, err)
+	}
+	const offloads = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO6
+	if unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, offloads|unix.TUN_F_USO4|unix.TUN_F_USO6) != nil {
+		// UDP segmentation came with Linux 6.2.
+		if err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, offloads); err != nil {
+			return -1, fmt.Errorf("set offloads of device %q: %w", port.Device, err)
+		}
+	}
+	return fd, configureDevice(port, mtu)
+}
+
+// configureDevice sets the device up in the namespace of the calling thread.
+func configureDevice(port underlay.Port, mtu int) error {
+	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer handle.Close()
+	link, err := handle.LinkByName(port.Device)
+	if err != nil {
+		return fmt.Errorf("find device %q: %w", port.Device, err)
+	}
+	address := &netlink.Addr{IPNet: ipNet(port.Address)}
+	if port.Address.Addr().Is6() {
+		address.Flags = unix.IFA_F_NODAD
+	}
+	err = errors.Join(
+		handle.LinkSetMTU(link, mtu),
+		handle.LinkSetTxQLen(link, txQueue),
+		handle.AddrReplace(link, address),
+		handle.LinkSetUp(link),
+	)
+	if err == nil && port.DefaultRoute {
+		anywhere := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+		if port.Address.Addr().Is6() {
+			anywhere = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+		}
+		err = handle.RouteReplace(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(anywhere), Scope: netlink.SCOPE_LINK})
+	}
+	if err != nil {
+		return fmt.Errorf("configure device %q: %w", port.Device, err)
+	}
+	return nil
+}
+
+func ipNet(prefix netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
+}

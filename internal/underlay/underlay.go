@@ -1,0 +1,89 @@
+// Package underlay is the private network between local hosts: one daemon
+// process for each network owns a TUN device in every attached host and
+// forwards IP packets between them, doing to each packet what the link of its
+// ordered pair of hosts says.
+//
+// This package starts and ends daemons and talks to them; package daemon is
+// what they run. A daemon outlives the process that started it and is found
+// again by the network's folder, DATA_DIR/networks/NAME.
+package underlay
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/netem"
+)
+
+// Spec is a network.
+type Spec struct {
+	Name string       `json:"name"`
+	CIDR netip.Prefix `json:"cidr"`
+	MTU  int          `json:"mtu"` // bytes of an IP packet
+
+	// Seed chooses the fates of packets on links whose profile has no seed of
+	// its own.
+	Seed uint64 `json:"seed,omitzero"`
+}
+
+// Port is one host's place on a network.
+type Port struct {
+	Host string `json:"host"`
+
+	// Namespace is the path of the host's network namespace, of the form
+	// /proc/PID/ns/net. The port lives as long as that process.
+	Namespace string `json:"namespace"`
+
+	Device       string       `json:"device"`  // name of the TUN device
+	Address      netip.Prefix `json:"address"` // with the prefix length of the network
+	DefaultRoute bool         `json:"default_route,omitzero"`
+}
+
+// Link is what happens to packets of an ordered pair of hosts. It belongs to
+// the names, so it stays when a host leaves and holds when it comes back.
+type Link struct {
+	From      string          `json:"from"`
+	To        string          `json:"to"`
+	Direction netem.Direction `json:"direction"`
+}
+
+// Counters count the packets of an ordered pair of hosts since both were
+// attached. Received packets were sent by From; each is then lost, dropped for
+// want of room, unreachable, waiting or delivered, and a duplicated one is
+// counted twice from there on.
+type Counters struct {
+	From        string `json:"from"`
+	To          string `json:"to"`
+	Received    uint64 `json:"received"`
+	Delivered   uint64 `json:"delivered"`
+	Bytes       uint64 `json:"bytes"` // of delivered IP packets
+	Lost        uint64 `json:"lost"`
+	Dropped     uint64 `json:"dropped"`
+	Duplicated  uint64 `json:"duplicated"`
+	Corrupted   uint64 `json:"corrupted"`
+	Reordered   uint64 `json:"reordered"`
+	Unreachable uint64 `json:"unreachable"`
+	Waiting     int64  `json:"waiting"` // now
+}
+
+var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// Validate reports what is wrong with the network.
+func (s Spec) Validate() error {
+	least := 576
+	if s.CIDR.Addr().Is6() {
+		least = 1280
+	}
+	switch {
+	case !namePattern.MatchString(s.Name):
+		return fmt.Errorf("name %q: write up to 63 lower-case letters, digits and inner hyphens", s.Name)
+	case !s.CIDR.IsValid():
+		return fmt.Errorf("cidr: write a network, for example \"198.18.0.0/24\"")
+	case s.CIDR.Masked() != s.CIDR:
+		return fmt.Errorf("cidr %s has host bits set; write %s", s.CIDR, s.CIDR.Masked())
+	case s.MTU < least || s.MTU > 65535:
+		return fmt.Errorf("mtu %d: write from %d to 65535 bytes", s.MTU, least)
+	}
+	return nil
+}
