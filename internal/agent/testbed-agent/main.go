@@ -12,13 +12,17 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/underlay/daemon"
 )
 
 // command is one role of the agent. It ends when ctx does.
 type command func(ctx context.Context, args []string) error
 
 func commands() map[string]command {
-	return map[string]command{}
+	return map[string]command{
+		"underlay": daemon.Command,
+	}
 }
 
 func main() {
