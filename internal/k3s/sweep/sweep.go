@@ -1,0 +1,142 @@
+//go:build linux
+
+// Package sweep removes k3s from the machine it runs on: the processes of its
+// pods, mounts, network namespaces, links, packet filter rules, cgroups and
+// files, and then makes sure that nothing is left.
+//
+// It touches what bears k3s's names only, unlike k3s's own killall script,
+// which ends shims of every namespace of the kernel and rewrites whole tables.
+// The service has to be stopped before.
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// files are what k3s, its kubelet, containerd and CNI plugins write.
+func files() []string {
+	return []string{
+		"/var/lib/rancher",
+		"/var/lib/kubelet",
+		"/var/lib/cni",
+		"/var/log/pods",
+		"/var/log/containers",
+		"/etc/rancher/k3s",
+		"/etc/rancher/node",
+		"/run/k3s",
+		"/run/flannel",
+		"/usr/local/bin/k3s",
+		"/usr/local/bin/k3s.new",
+	}
+}
+
+// Run is the agent's command. It takes no arguments.
+func Run(ctx context.Context, args []string) error {
+	if len(args) > 0 {
+		return errors.New("it takes no arguments")
+	}
+	if err := endProcesses(ctx); err != nil {
+		return err
+	}
+	if err := unmount(); err != nil {
+		return err
+	}
+	if err := errors.Join(removeNamespaces(), removeLinks(), removeRules(ctx), removeCgroups()); err != nil {
+		return err
+	}
+	for _, path := range files() {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	_ = os.Remove("/etc/rancher") // stays when it holds something else
+	return verify()
+}
+
+// verify looks again, since parts may have come back in between.
+func verify() error {
+	var left []string
+	processes, err := ours()
+	if err != nil {
+		return err
+	}
+	for _, process := range processes {
+		left = append(left, process.String())
+	}
+	points, err := mounts()
+	if err != nil {
+		return err
+	}
+	left = append(left, points...)
+	for _, path := range files() {
+		if _, err := os.Lstat(path); err == nil {
+			left = append(left, path)
+		}
+	}
+	links, err := links()
+	if err != nil {
+		return err
+	}
+	for _, link := range links {
+		left = append(left, "link "+link.Attrs().Name)
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("k3s was removed, but this is left: %s", strings.Join(left, ", "))
+	}
+	return nil
+}
+
+// removeCgroups removes the kubelet's cgroups. Their processes have ended, but
+// the kernel needs a moment to notice.
+func removeCgroups() error {
+	roots, err := filepath.Glob("/sys/fs/cgroup/kubepods")
+	if err != nil {
+		return err
+	}
+	perController, err := filepath.Glob("/sys/fs/cgroup/*/kubepods")
+	if err != nil {
+		return err
+	}
+	for _, root := range append(roots, perController...) {
+		var err error
+		for range 40 {
+			if err = removeTree(root); err == nil {
+				break
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeTree removes folders only, the deepest first; a cgroup's files cannot
+// be removed.
+func removeTree(root string) error {
+	var folders []string
+	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			folders = append(folders, path)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	slices.Reverse(folders)
+	for _, folder := range folders {
+		if err := os.Remove(folder); err != nil {
+			return err
+		}
+	}
+	return nil
+}
