@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/k3s/sweep"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/underlay/daemon"
 )
 
@@ -21,7 +22,8 @@ type command func(ctx context.Context, args []string) error
 
 func commands() map[string]command {
 	return map[string]command{
-		"underlay": daemon.Command,
+		"k3s-sweep": sweep.Command,
+		"underlay":  daemon.Command,
 	}
 }
 

@@ -37,8 +37,8 @@ func files() []string {
 	}
 }
 
-// Run is the agent's command. It takes no arguments.
-func Run(ctx context.Context, args []string) error {
+// Command is the agent's command. It takes no arguments.
+func Command(ctx context.Context, args []string) error {
 	if len(args) > 0 {
 		return errors.New("it takes no arguments")
 	}

@@ -135,7 +135,7 @@ func testInside(t *testing.T) {
 		check(err)
 	}
 
-	check(Run(t.Context(), nil))
+	check(Command(t.Context(), nil))
 
 	for _, command := range []*exec.Cmd{k3s, shim} {
 		if err := command.Wait(); err == nil || err.Error() != "signal: killed" {
@@ -170,5 +170,5 @@ func testInside(t *testing.T) {
 	}
 	check(foreign.Process.Kill())
 	_ = foreign.Wait()
-	check(Run(t.Context(), nil)) // nothing is there
+	check(Command(t.Context(), nil)) // nothing is there
 }
