@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/k3s/sweep"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/underlay/daemon"
 )
@@ -24,6 +25,8 @@ func commands() map[string]command {
 	return map[string]command{
 		"k3s-sweep": sweep.Command,
 		"underlay":  daemon.Command,
+		"underlay":  daemon.Command,
+		"load":      load.Serve,
 	}
 }
 
