@@ -25,7 +25,6 @@ func commands() map[string]command {
 	return map[string]command{
 		"k3s-sweep": sweep.Command,
 		"underlay":  daemon.Command,
-		"underlay":  daemon.Command,
 		"load":      load.Serve,
 	}
 }
