@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/terraform-testbed/terraform-provider-testbed/internal/agent"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/datadir"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/process"
 )
@@ -25,8 +24,8 @@ const (
 // Apply makes the network run as specified: it starts the daemon, or changes
 // the seed of one that runs. The range and the packet size of a running network
 // cannot change. A daemon that takes the place of a killed one takes over its
-// hosts and links.
-func Apply(ctx context.Context, data datadir.Dir, spec Spec) error {
+// hosts and links. The program is the path of the agent.
+func Apply(ctx context.Context, data datadir.Dir, program string, spec Spec) error {
 	if err := spec.Validate(); err != nil {
 		return fmt.Errorf("apply network %q: %w", spec.Name, err)
 	}
@@ -42,14 +41,14 @@ func Apply(ctx context.Context, data datadir.Dir, spec Spec) error {
 	case !absent(err):
 		return fmt.Errorf("configure network %q: %w", spec.Name, err)
 	}
-	if err := start(ctx, data, spec); err != nil {
+	if err := start(ctx, data, program, spec); err != nil {
 		return fmt.Errorf("start network %q: %w", spec.Name, err)
 	}
 	return nil
 }
 
 // start runs a new daemon in place of one that has ended.
-func start(ctx context.Context, data datadir.Dir, spec Spec) error {
+func start(ctx context.Context, data datadir.Dir, program string, spec Spec) error {
 	dir := data.Network(spec.Name)
 	if err := end(ctx, dir); err != nil {
 		return err
@@ -63,10 +62,6 @@ func start(ctx context.Context, data datadir.Dir, spec Spec) error {
 	}
 	state.Spec = spec
 	if err := WriteState(dir, state); err != nil {
-		return err
-	}
-	program, err := agent.Install(data)
-	if err != nil {
 		return err
 	}
 	daemon := process.Daemon{Argv: []string{program, "underlay", "run", dir}, Log: filepath.Join(dir, logFile)}

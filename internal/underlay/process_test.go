@@ -24,14 +24,15 @@ import (
 var spec = underlay.Spec{Name: "lab", CIDR: netip.MustParsePrefix("198.18.8.0/24"), MTU: 1500}
 
 // newData returns a testbed's folder, after checking that the machine can run
-// a daemon from it.
-func newData(t *testing.T) datadir.Dir {
+// a daemon from it, and the agent's path.
+func newData(t *testing.T) (data datadir.Dir, program string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("a daemon needs root")
 	}
-	data := datadir.Dir(t.TempDir())
-	if _, err := agent.Install(data); err != nil {
+	data = datadir.Dir(t.TempDir())
+	program, err := agent.Install(data)
+	if err != nil {
 		t.Skipf("a daemon needs the agent: %v", err)
 	}
 	t.Cleanup(func() {
@@ -39,7 +40,7 @@ func newData(t *testing.T) datadir.Dir {
 			t.Error(err)
 		}
 	})
-	return data
+	return data, program
 }
 
 // newHost starts a process with a network namespace of its own.
@@ -58,11 +59,12 @@ func newHost(t *testing.T) (namespace string) {
 }
 
 func TestNetworkLifecycle(t *testing.T) {
-	ctx, data := t.Context(), newData(t)
+	ctx := t.Context()
+	data, program := newData(t)
 	if _, err := underlay.Observe(ctx, data, spec.Name); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("before it is applied: %v", err)
 	}
-	if err := underlay.Apply(ctx, data, spec); err != nil {
+	if err := underlay.Apply(ctx, data, program, spec); err != nil {
 		t.Fatal(err)
 	}
 	first, err := underlay.Observe(ctx, data, spec.Name)
@@ -84,7 +86,7 @@ func TestNetworkLifecycle(t *testing.T) {
 
 	changed := spec
 	changed.Seed = 7
-	if err := underlay.Apply(ctx, data, changed); err != nil {
+	if err := underlay.Apply(ctx, data, program, changed); err != nil {
 		t.Fatal(err)
 	}
 	want := underlay.Status{Spec: changed, PID: first.PID, Ports: []underlay.Port{port}, Links: []underlay.Link{{From: "edge", To: "cloud", Direction: direction}}}
@@ -103,7 +105,7 @@ func TestNetworkLifecycle(t *testing.T) {
 
 	moved := spec
 	moved.MTU = 9000
-	if err := underlay.Apply(ctx, data, moved); err == nil {
+	if err := underlay.Apply(ctx, data, program, moved); err == nil {
 		t.Error("the packet size of a running network changed")
 	}
 
@@ -118,7 +120,7 @@ func TestNetworkLifecycle(t *testing.T) {
 	if _, err := client.Ports(ctx); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without a daemon: %v", err)
 	}
-	if err := underlay.Apply(ctx, data, changed); err != nil {
+	if err := underlay.Apply(ctx, data, program, changed); err != nil {
 		t.Fatal(err)
 	}
 	second, err := underlay.Observe(ctx, data, spec.Name)
