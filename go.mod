@@ -18,6 +18,7 @@ require (
 	github.com/slackhq/nebula v1.11.2
 	github.com/vishvananda/netlink v1.3.2-0.20260404173425-c822ed716ea1
 	golang.org/x/sys v0.47.0
+	golang.org/x/net v0.57.0
 	golang.zx2c4.com/wireguard v0.0.0-20250521234502-f333402bd9cb
 	k8s.io/apimachinery v0.37.2
 	k8s.io/client-go v0.37.2
@@ -103,7 +104,6 @@ require (
 	go.yaml.in/yaml/v3 v3.0.4 // indirect
 	golang.org/x/crypto v0.54.0 // indirect
 	golang.org/x/mod v0.37.0 // indirect
-	golang.org/x/net v0.57.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
 	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/term v0.45.0 // indirect

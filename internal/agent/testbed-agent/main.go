@@ -15,6 +15,7 @@ import (
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/k3s/sweep"
+	nebula "github.com/terraform-testbed/terraform-provider-testbed/internal/nebula/daemon"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/underlay/daemon"
 )
 
@@ -26,6 +27,7 @@ func commands() map[string]command {
 		"k3s-sweep": sweep.Command,
 		"underlay":  daemon.Command,
 		"load":      load.Serve,
+		"nebula":    nebula.Run,
 	}
 }
 
