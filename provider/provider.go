@@ -5,6 +5,7 @@ package provider
 import (
 	"context"
 	"path/filepath"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/ephemeral"
@@ -14,6 +15,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/nebula"
 )
 
 var (
@@ -42,6 +45,8 @@ type testbedModel struct {
 type providerData struct {
 	// dataDir is an absolute path.
 	dataDir string
+	hosts   host.Opener
+	overlay *nebula.Overlay
 }
 
 func (p *testbedProvider) Metadata(_ context.Context, _ provider.MetadataRequest, resp *provider.MetadataResponse) {
@@ -67,7 +72,7 @@ func (p *testbedProvider) Configure(ctx context.Context, req provider.ConfigureR
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	data := &providerData{dataDir: defaultDataDir}
+	data := &providerData{dataDir: defaultDataDir, overlay: nebula.NewOverlay(time.Now)}
 	if dir := model.DataDir.ValueString(); dir != "" {
 		if !filepath.IsAbs(dir) {
 			resp.Diagnostics.AddAttributeError(path.Root("data_dir"), "Invalid Data Folder",
@@ -82,7 +87,11 @@ func (p *testbedProvider) Configure(ctx context.Context, req provider.ConfigureR
 }
 
 func (p *testbedProvider) Resources(context.Context) []func() resource.Resource {
-	return []func() resource.Resource{}
+	return []func() resource.Resource{
+		newNebulaCAResource,
+		newNebulaLighthouseResource,
+		newNebulaNodeResource,
+	}
 }
 
 func (p *testbedProvider) DataSources(context.Context) []func() datasource.DataSource {

@@ -1,6 +1,7 @@
 package nebula
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/slackhq/nebula/cert"
@@ -127,15 +129,25 @@ func signingKey(curve cert.Curve) (public, private []byte, err error) {
 	return public, private, err
 }
 
-// Matches reports whether the CA is what the specification asks for, leaving
-// its dates aside.
-func (ca *CA) Matches(spec CASpec) bool {
+// Spec returns the specification that the CA was made from.
+func (ca *CA) Spec() CASpec {
 	c := ca.Certificate
-	return c.Name() == spec.Name &&
-		int(c.Version()) == spec.Version &&
-		curveName(c.Curve()) == spec.Curve &&
-		slices.Equal(sortedPrefixes(c.Networks()), sortedPrefixes(spec.Networks)) &&
-		slices.Equal(sorted(c.Groups()), sorted(spec.Groups))
+	return CASpec{
+		Name:     c.Name(),
+		Networks: c.Networks(),
+		Groups:   c.Groups(),
+		Duration: c.NotAfter().Sub(c.NotBefore()) - clockSkew,
+		Curve:    curveName(c.Curve()),
+		Version:  int(c.Version()),
+	}
+}
+
+// matches reports whether a CA made from one specification can stand for the
+// other, whose duration may differ.
+func (s CASpec) matches(other CASpec) bool {
+	return s.Name == other.Name && s.Curve == other.Curve && s.Version == other.Version &&
+		slices.Equal(sortedPrefixes(s.Networks), sortedPrefixes(other.Networks)) &&
+		slices.Equal(sorted(s.Groups), sorted(other.Groups))
 }
 
 // Save writes the private key and the certificate into one file that only its
@@ -202,16 +214,43 @@ func MakeCA(spec CASpec, path string, now time.Time) (*CA, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !found.Matches(spec) || found.Certificate.Expired(now) {
+	if !found.Spec().matches(spec) || found.Certificate.Expired(now) {
 		return nil, &FieldError{"key_file", fmt.Errorf("%s holds another CA, %q; import that one, choose another name or file, or remove the file", path, found.Certificate.Name())}
 	}
 	return found, nil
 }
 
-// RemoveCA removes the key file. An absent file is no error.
-func RemoveCA(path string) error {
+// KeyFile is where the key of a CA is unless told otherwise.
+func KeyFile(dataDir, name string) string {
+	return filepath.Join(dataDir, "keys", "nebula", name+".key")
+}
+
+// FindCA returns the key file below dataDir of the CA with this certificate,
+// or "" when there is none.
+func FindCA(dataDir string, certificate []byte) string {
+	paths, _ := filepath.Glob(KeyFile(dataDir, "*")) // errs for bad patterns only
+	for _, path := range paths {
+		ca, err := LoadCA(path)
+		if err != nil {
+			continue
+		}
+		if text, err := ca.Certificate.MarshalPEM(); err == nil && bytes.Equal(text, certificate) {
+			return path
+		}
+	}
+	return ""
+}
+
+// RemoveCA removes the key file, and the folders of dataDir that held nothing
+// else. An absent file is no error.
+func RemoveCA(dataDir, path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the CA's key: %w", err)
+	}
+	for dir := filepath.Dir(path); strings.HasPrefix(dir+"/", dataDir+"/"); dir = filepath.Dir(dir) {
+		if os.Remove(dir) != nil {
+			break // there is more in it
+		}
 	}
 	return nil
 }

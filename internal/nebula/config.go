@@ -13,8 +13,8 @@ import (
 
 // Lighthouse is how a node reaches a lighthouse.
 type Lighthouse struct {
-	Address   netip.Addr // in the overlay
-	Endpoints []string   // "address:port" in the underlay; a name instead of the address will do
+	Overlay  netip.Addr
+	Underlay string // "address:port", or with a name instead of the address
 }
 
 // Route sends packets for a network that is outside the overlay to the node
@@ -68,6 +68,21 @@ func (r Rule) Check() error {
 type Firewall struct {
 	Inbound  []Rule `json:"inbound"`
 	Outbound []Rule `json:"outbound"`
+}
+
+// Check returns what Nebula would refuse.
+func (f Firewall) Check() error {
+	for i, rule := range f.Inbound {
+		if err := rule.Check(); err != nil {
+			return fmt.Errorf("inbound rule %d: %w", i+1, err)
+		}
+	}
+	for i, rule := range f.Outbound {
+		if err := rule.Check(); err != nil {
+			return fmt.Errorf("outbound rule %d: %w", i+1, err)
+		}
+	}
+	return nil
 }
 
 // Config is the part of Nebula's configuration that the testbed uses, with
@@ -151,22 +166,24 @@ func (s Spec) Config() Config {
 		c.Lighthouse.LocalAllowList.Interfaces[pattern] = false
 	}
 	for _, l := range s.Lighthouses {
-		c.Lighthouse.Hosts = append(c.Lighthouse.Hosts, l.Address)
-		c.StaticHostMap[l.Address.String()] = l.Endpoints
-		if slices.ContainsFunc(l.Endpoints, isIPv6) {
-			c.Listen.Host = "::" // takes IPv4 as well
-		}
+		c.Lighthouse.Hosts = append(c.Lighthouse.Hosts, l.Overlay)
+		c.StaticHostMap[l.Overlay.String()] = []string{l.Underlay}
 	}
-	if slices.ContainsFunc(s.Underlay, netip.Addr.Is6) {
-		c.Listen.Host = "::"
+	if s.overIPv6() {
+		c.Listen.Host = "::" // takes IPv4 as well
 	}
 	c.Firewall = s.firewall()
 	return c
 }
 
-func isIPv6(endpoint string) bool {
-	address, err := netip.ParseAddrPort(endpoint)
-	return err == nil && address.Addr().Is6()
+func (s Spec) overIPv6() bool {
+	if own, err := netip.ParseAddr(s.Underlay); err == nil && own.Is6() {
+		return true
+	}
+	return slices.ContainsFunc(s.Lighthouses, func(l Lighthouse) bool {
+		underlay, err := netip.ParseAddrPort(l.Underlay)
+		return err == nil && underlay.Addr().Is6()
+	})
 }
 
 // firewall lets everything through when nothing is specified. Pings to the
@@ -182,7 +199,7 @@ func (s Spec) firewall() Firewall {
 		f.Inbound = append(f.Inbound, ping)
 	}
 	for _, l := range s.Lighthouses {
-		ping.Host, ping.CIDR = "", netip.PrefixFrom(l.Address, l.Address.BitLen()).String()
+		ping.Host, ping.CIDR = "", netip.PrefixFrom(l.Overlay, l.Overlay.BitLen()).String()
 		f.Outbound = append(f.Outbound, ping)
 	}
 	return f
@@ -233,35 +250,26 @@ func (s Spec) Check() error {
 		}
 	}
 	if s.Firewall != nil {
-		for field, rules := range map[string][]Rule{"inbound": s.Firewall.Inbound, "outbound": s.Firewall.Outbound} {
-			for i, rule := range rules {
-				if err := rule.Check(); err != nil {
-					return &FieldError{"firewall", fmt.Errorf("%s rule %d: %w", field, i+1, err)}
-				}
-			}
+		if err := s.Firewall.Check(); err != nil {
+			return &FieldError{"firewall", err}
 		}
 	}
 	return nil
 }
 
 func (s Spec) checkLighthouse(l Lighthouse) error {
-	if len(l.Endpoints) == 0 {
-		return fmt.Errorf("%s has no endpoints, so it is not a lighthouse; reference a testbed_nebula_lighthouse, or give the address and the endpoints of one", l.Address)
+	if l.Overlay == s.Network.Addr() {
+		return fmt.Errorf("%s is the node itself; name another node that is a lighthouse", l.Overlay)
 	}
-	if l.Address == s.Network.Addr() {
-		return fmt.Errorf("%s is the node itself; name another node's address", l.Address)
+	if !s.Network.Masked().Contains(l.Overlay) {
+		return fmt.Errorf("%s is outside the node's overlay %s", l.Overlay, s.Network.Masked())
 	}
-	if !s.Network.Masked().Contains(l.Address) {
-		return fmt.Errorf("%s is outside the node's overlay %s", l.Address, s.Network.Masked())
+	_, port, err := net.SplitHostPort(l.Underlay)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
 	}
-	for _, endpoint := range l.Endpoints {
-		_, port, err := net.SplitHostPort(endpoint)
-		if err == nil {
-			_, err = strconv.ParseUint(port, 10, 16)
-		}
-		if err != nil {
-			return fmt.Errorf("endpoint %q of %s is no \"address:port\" of the underlay, for example \"198.18.0.2:4242\"", endpoint, l.Address)
-		}
+	if err != nil {
+		return fmt.Errorf("%q is no address and port of the underlay, for example \"198.18.0.2:4242\"", l.Underlay)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ type Spec struct {
 	Identity
 
 	IsLighthouse bool
-	Underlay     []netip.Addr // where a lighthouse is reached, if that is known by address
+	Underlay     string       // address or name at which a lighthouse is reached
 	Lighthouses  []Lighthouse // of a node that is none
 
 	Port         uint16 // of the underlay; any free one when 0
@@ -54,7 +54,8 @@ type Status struct {
 	Certificate cert.Certificate // nil when PEM is none
 	PEM         string           // of Certificate
 
-	// Up is whether the daemon runs with exactly these files.
+	// Up is whether the daemon runs with exactly these files and the host's
+	// key.
 	Up bool
 }
 
@@ -193,7 +194,7 @@ func (o *Overlay) Observe(ctx context.Context, h host.Host) (Status, error) {
 	s.Config, _ = ParseConfig(texts[0])
 	s.Certificate, _ = ParseCertificate(texts[2])
 	running, err := ask(ctx, h)
-	s.Up = err == nil && running.Loaded == Digest(texts[0], texts[1], texts[2])
+	s.Up = err == nil && running.KeyFits && running.Loaded == Digest(texts[0], texts[1], texts[2])
 	return s, nil
 }
 

@@ -24,6 +24,10 @@ type Running struct {
 	// Certificate is the fingerprint of the certificate in use.
 	Certificate string `json:"certificate"`
 
+	// KeyFits is whether the private key's file is there and belongs to the
+	// certificate in use.
+	KeyFits bool `json:"key_fits"`
+
 	Lighthouses []Contact `json:"lighthouses"`
 }
 

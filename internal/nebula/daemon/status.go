@@ -32,6 +32,7 @@ type daemon struct {
 type files struct {
 	Loaded      string
 	Fixed       nebula.Fixed
+	Key         string // path
 	Lighthouses []netip.Addr
 }
 
@@ -59,7 +60,7 @@ func (d *daemon) note(path string) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.read = files{nebula.Digest(text, ca, pem), nebula.FixedOf(c, certificate), c.Lighthouse.Hosts}
+	d.read = files{nebula.Digest(text, ca, pem), nebula.FixedOf(c, certificate), c.PKI.Key, c.Lighthouse.Hosts}
 	return nil
 }
 
@@ -108,6 +109,8 @@ func (d *daemon) status(ctx context.Context) nebula.Running {
 	s := nebula.Running{Loaded: read.Loaded, Fixed: d.fixed, Lighthouses: make([]nebula.Contact, len(read.Lighthouses))}
 	if certificate := d.control.GetCertByVpnIp(own); certificate != nil {
 		s.Certificate, _ = certificate.Fingerprint() // fails for no certificate that was loaded
+		key, err := loadKey(read.Key, certificate.Curve())
+		s.KeyFits = err == nil && certificate.VerifyPrivateKey(certificate.Curve(), key.Bytes()) == nil
 	}
 	d.control.QueryLighthouse(own)
 	var echoes sync.WaitGroup
