@@ -164,8 +164,12 @@ func nebulaSpec(ctx context.Context, kind nebulaKind) (nebula.Spec, diag.Diagnos
 func nebulaRules(ctx context.Context, models []nebulaRuleModel, diags *diag.Diagnostics) []nebula.Rule {
 	rules := []nebula.Rule{} // rendered as an empty list, which lets nothing through
 	for _, m := range models {
+		port := m.Port.ValueString()
+		if m.Port.IsNull() && m.Proto.ValueString() != "icmp" {
+			port = "any"
+		}
 		rules = append(rules, nebula.Rule{
-			Port:      m.Port.ValueString(),
+			Port:      port,
 			Proto:     m.Proto.ValueString(),
 			Host:      m.Host.ValueString(),
 			Groups:    stringsOf(ctx, m.Groups, diags),

@@ -267,8 +267,8 @@ func nebulaRulesAttribute(direction string) schema.ListNestedAttribute {
 		MarkdownDescription: direction + " Nothing passes by default.",
 		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 			"port": schema.StringAttribute{
-				Optional: true, Computed: true, Default: stringdefault.StaticString("any"),
-				MarkdownDescription: "A port, a range like `2379-2380`, `fragment`, or `any`, the default.",
+				Optional:            true,
+				MarkdownDescription: "A port, a range like `2379-2380`, `fragment`, or `any`, the default; nothing with `icmp`.",
 			},
 			"proto": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString("any"),

@@ -29,8 +29,8 @@ type Route struct {
 // Rule lets packets through the firewall that match all of its fields. At
 // least one of the fields after Proto is set.
 type Rule struct {
-	Port      string   `json:"port"`  // "any", "22", "8000-8010" or "fragment"
-	Proto     string   `json:"proto"` // one of Protocols
+	Port      string   `json:"port,omitempty"` // "any", "22", "8000-8010" or "fragment"; empty for ICMP
+	Proto     string   `json:"proto"`          // one of Protocols
 	Host      string   `json:"host,omitempty"`
 	Groups    []string `json:"groups,omitempty"` // the peer is in all of them
 	CIDR      string   `json:"cidr,omitempty"`
@@ -44,7 +44,10 @@ var portPattern = regexp.MustCompile(`^(any|fragment|\d+(-\d+)?)$`)
 
 // Check returns what Nebula would refuse.
 func (r Rule) Check() error {
-	if !portPattern.MatchString(r.Port) {
+	if r.Proto == "icmp" && r.Port != "" {
+		return fmt.Errorf("icmp has no ports; leave port out")
+	}
+	if r.Proto != "icmp" && !portPattern.MatchString(r.Port) {
 		return fmt.Errorf("port %q is none; use \"any\", \"fragment\", a number like \"6443\" or a range like \"2379-2380\"", r.Port)
 	}
 	if !slices.Contains(Protocols, r.Proto) {
@@ -193,7 +196,7 @@ func (s Spec) firewall() Firewall {
 	if s.Firewall == nil {
 		return Firewall{Inbound: everything, Outbound: everything}
 	}
-	ping := Rule{Port: "any", Proto: "icmp", Host: "any"}
+	ping := Rule{Proto: "icmp", Host: "any"}
 	f := Firewall{Inbound: slices.Clone(s.Firewall.Inbound), Outbound: slices.Clone(s.Firewall.Outbound)}
 	if s.IsLighthouse {
 		f.Inbound = append(f.Inbound, ping)

@@ -45,34 +45,32 @@ func bringUp(ctx context.Context, h host.Host, agent string, wanted Running) err
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	changed, tunnelSince := false, map[string]time.Time{}
+	why := errors.New("it was not asked") // why it is not up
 	for {
 		running, err := ask(ctx, h)
 		switch {
-		case err != nil:
+		case err != nil && ctx.Err() == nil:
 			if fatal := gaveUp(ctx, h, before.Restarts); fatal != nil {
 				return fatal
 			}
-			err = fmt.Errorf("the daemon does not answer: %w", err)
+			why = fmt.Errorf("the daemon does not answer: %w", err)
+		case err != nil: // because the time is over; why is what it was
 		case running.toBecome(wanted) == keep:
-			if err = running.up(wanted, tunnelSince); err == nil {
-				return nil
-			}
-			if errors.Is(err, errNoLighthouse) {
-				return err
+			if why = running.up(wanted, tunnelSince); why == nil || errors.Is(why, errNoLighthouse) {
+				return why
 			}
 		case changed:
-			err = errors.New("the daemon has not read its files again")
+			why = errors.New("the daemon has not read its files again")
 		default:
 			if err := change(ctx, h, running.toBecome(wanted)); err != nil {
 				return err
 			}
 			changed = true
-			continue
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", err, ctx.Err())
+			return fmt.Errorf("%w: %w", why, ctx.Err())
 		}
 	}
 }

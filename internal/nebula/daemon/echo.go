@@ -22,7 +22,7 @@ func echo(ctx context.Context, address netip.Addr) error {
 		network, protocol = "ip6:ipv6-icmp", 58
 		request, reply = ipv6.ICMPTypeEchoRequest, ipv6.ICMPTypeEchoReply
 	}
-	connection, err := new(net.Dialer).DialContext(ctx, network, address.String())
+	connection, err := new(net.ListenConfig).ListenPacket(ctx, network, "")
 	if err != nil {
 		return fmt.Errorf("ping %s: %w", address, err)
 	}
@@ -38,12 +38,12 @@ func echo(ctx context.Context, address netip.Addr) error {
 	if err != nil {
 		return fmt.Errorf("ping %s: %w", address, err)
 	}
-	if _, err := connection.Write(packet); err != nil {
+	if _, err := connection.WriteTo(packet, &net.IPAddr{IP: address.AsSlice()}); err != nil {
 		return fmt.Errorf("ping %s: %w", address, err)
 	}
 	buffer := make([]byte, 1500)
 	for {
-		n, err := connection.Read(buffer)
+		n, _, err := connection.ReadFrom(buffer)
 		if err != nil {
 			return fmt.Errorf("ping %s: %w", address, err)
 		}
