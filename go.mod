@@ -17,8 +17,8 @@ require (
 	github.com/hashicorp/terraform-plugin-testing v1.16.0
 	github.com/slackhq/nebula v1.11.2
 	github.com/vishvananda/netlink v1.3.2-0.20260404173425-c822ed716ea1
-	golang.org/x/sys v0.47.0
 	golang.org/x/net v0.57.0
+	golang.org/x/sys v0.47.0
 	golang.zx2c4.com/wireguard v0.0.0-20250521234502-f333402bd9cb
 	k8s.io/apimachinery v0.37.2
 	k8s.io/client-go v0.37.2

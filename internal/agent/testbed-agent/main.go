@@ -27,7 +27,7 @@ func commands() map[string]command {
 		"k3s-sweep": sweep.Command,
 		"underlay":  daemon.Command,
 		"load":      load.Serve,
-		"nebula":    nebula.Run,
+		"nebula":    nebula.Command,
 	}
 }
 

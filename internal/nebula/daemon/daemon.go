@@ -20,8 +20,8 @@ import (
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/nebula"
 )
 
-// Run is the role: "run -config FILE" or "keygen -curve CURVE -key FILE".
-func Run(ctx context.Context, args []string) error {
+// Command is the role: "run -config FILE" or "keygen -curve CURVE -key FILE".
+func Command(ctx context.Context, args []string) error {
 	if len(args) > 0 {
 		switch args[0] {
 		case "run":
