@@ -18,7 +18,7 @@ type Expectation struct {
 // are drawn like real ones rather than computed, since the sum of two cut and
 // correlated laws has no simple form; the draws are always the same.
 func (p Profile) Expect(size int) Expectation {
-	e := Expectation{ForwardLoss: p.Forward.Loss.Ratio(), ReverseLoss: p.Reverse.Loss.Ratio()}
+	e := Expectation{ForwardLoss: p.Forward.missing(), ReverseLoss: p.Reverse.missing()}
 	draws := 1
 	if p.Forward.Jitter+p.Reverse.Jitter > 0 || p.Forward.Reorder+p.Reverse.Reorder > 0 {
 		draws = 1 << 15
@@ -43,6 +43,15 @@ func (p Profile) Expect(size int) Expectation {
 	e.RTT = time.Duration(sums[draws/2])
 	e.RTTDeviation = time.Duration(math.Sqrt(variance))
 	return e
+}
+
+// missing is the share of packets of which no intact copy arrives: corruption
+// is found by checksums, and a duplicate can save a lost packet.
+func (d Direction) missing() float64 {
+	lost, corrupt, twice := d.Loss.Ratio(), ratio(d.Corrupt, d.CorruptCorrelation), ratio(d.Duplicate, d.DuplicateCorrelation)
+	one := (1-twice)*(1-lost) + twice*lost + twice*(1-lost)*lost
+	two := twice * (1 - lost) * (1 - lost)
+	return 1 - one*(1-corrupt) - two*(1-corrupt*corrupt)
 }
 
 // alone is the delay of a packet that meets an empty queue, in nanoseconds.

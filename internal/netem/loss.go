@@ -1,5 +1,7 @@
 package netem
 
+import "math"
+
 // The states of the two Markov chains. The Gilbert-Elliott model is good when
 // it receives in a gap and bad when it receives in a burst.
 const (
@@ -72,7 +74,7 @@ func (m *Impairment) percent() float64 { return float64(m.uint32()) * 100 / (1 <
 func (l Loss) Ratio() float64 {
 	switch {
 	case l.Random != nil:
-		return l.Random.ratio()
+		return ratio(l.Random.Percent, l.Random.Correlation)
 	case l.State != nil:
 		return l.State.ratio()
 	case l.GEModel != nil:
@@ -86,19 +88,21 @@ func (l Loss) Ratio() float64 {
 	return 0
 }
 
-// ratio is the percentage itself without correlation. With it the draws are
-// not uniform any more, and their law has no simple form: a million draws tell.
-func (r *RandomLoss) ratio() float64 {
-	if r.Correlation == 0 {
-		return r.Percent / 100
+// ratio is how often an event of a percentage happens: as the percentage says
+// without correlation. With it the draws are not uniform any more, and their
+// law has no simple form: a million draws tell.
+func ratio(percent, correlation float64) float64 {
+	if correlation == 0 || percent == 0 {
+		return percent / 100
 	}
 	const draws = 1 << 20
-	m := NewImpairment(Direction{Loss: Loss{Random: r}}, 1, "", "", 1500)
-	lost := 0
+	m := NewImpairment(Direction{}, 1, "", "", 1500)
+	draw := correlated{rho: scale(correlation), last: m.uint32()}
+	hits := 0
 	for range draws {
-		lost += boolInt(m.loses())
+		hits += boolInt(draw.hits(percent, m))
 	}
-	return float64(lost) / draws
+	return float64(hits) / draws
 }
 
 // ratio solves the chain's balance, each state's share relative to the first's.
@@ -122,4 +126,31 @@ func (s *StateLoss) ratio() float64 {
 		receiveBurst = lossBurst * s.P32 / s.P23
 	}
 	return (lossBurst + gap) / (1 + lossBurst + receiveBurst + gap)
+}
+
+// Deviation is the standard deviation of the share of lost packets among a
+// number of packets. Losses that come in bursts vary more than lone ones; it is
+// found by trial.
+func (l Loss) Deviation(packets int) float64 {
+	if l == (Loss{}) {
+		return 0
+	}
+	if l.Random != nil && l.Random.Correlation == 0 {
+		p := l.Ratio()
+		return math.Sqrt(p * (1 - p) / float64(packets))
+	}
+	const trials = 200
+	m := NewImpairment(Direction{Loss: l}, 1, "", "", 1500)
+	var sum, squares float64
+	for range trials {
+		lost := 0
+		for range packets {
+			lost += boolInt(m.loses())
+		}
+		share := float64(lost) / float64(packets)
+		sum += share
+		squares += share * share
+	}
+	mean := sum / trials
+	return math.Sqrt(max(0, squares/trials-mean*mean))
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/k3s/sweep"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/link/probe"
 	nebula "github.com/terraform-testbed/terraform-provider-testbed/internal/nebula/daemon"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/underlay/daemon"
 )
@@ -25,6 +26,7 @@ type command func(ctx context.Context, args []string) error
 func commands() map[string]command {
 	return map[string]command{
 		"k3s-sweep": sweep.Command,
+		"probe":     probe.Command,
 		"underlay":  daemon.Command,
 		"load":      load.Serve,
 		"nebula":    nebula.Command,

@@ -1,0 +1,120 @@
+// Package link puts netem profiles on the path between two local hosts, reads
+// them back and measures, on the hosts, whether packets meet them.
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/datadir"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/netem"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/underlay"
+)
+
+// Link is the path between two hosts of a network. Forward is from A to B.
+type Link struct {
+	Network, A, B string
+}
+
+// Parse reads what String prints.
+func Parse(id string) (Link, error) {
+	parts := strings.Split(id, "/")
+	if len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
+		return Link{}, fmt.Errorf("%q is not a link; write NETWORK/HOST/HOST, for example \"wan/edge/cloud\"", id)
+	}
+	return Link{Network: parts[0], A: parts[1], B: parts[2]}, nil
+}
+
+// String names the link, "network/a/b".
+func (l Link) String() string { return l.Network + "/" + l.A + "/" + l.B }
+
+// Apply makes packets between both hosts meet the profile from now on, in place
+// of the one before. Both hosts have to be attached.
+func Apply(ctx context.Context, data datadir.Dir, l Link, profile netem.Profile) error {
+	client, err := underlay.Open(data, l.Network)
+	if err != nil {
+		return fmt.Errorf("apply link %s: %w", l, err)
+	}
+	if _, _, err := ends(ctx, client, l); err != nil {
+		return fmt.Errorf("apply link %s: %w", l, err)
+	}
+	if err := client.SetLink(ctx, l.A, l.B, &profile.Forward); err != nil {
+		return fmt.Errorf("apply link %s: %w", l, err)
+	}
+	if err := client.SetLink(ctx, l.B, l.A, &profile.Reverse); err != nil {
+		return fmt.Errorf("apply link %s: %w", l, err)
+	}
+	return nil
+}
+
+// Observe returns the profile that packets meet. The error wraps
+// fs.ErrNotExist when the link has none in either direction, or the network is
+// not there.
+func Observe(ctx context.Context, data datadir.Dir, l Link) (netem.Profile, error) {
+	client, err := underlay.Open(data, l.Network)
+	if err != nil {
+		return netem.Profile{}, fmt.Errorf("observe link %s: %w", l, err)
+	}
+	links, err := client.Links(ctx)
+	if err != nil {
+		return netem.Profile{}, fmt.Errorf("observe link %s: %w", l, err)
+	}
+	var profile netem.Profile
+	found := false
+	for _, link := range links {
+		switch [2]string{link.From, link.To} {
+		case [2]string{l.A, l.B}:
+			profile.Forward, found = link.Direction, true
+		case [2]string{l.B, l.A}:
+			profile.Reverse, found = link.Direction, true
+		}
+	}
+	if !found {
+		return netem.Profile{}, fmt.Errorf("observe link %s: %w", l, fs.ErrNotExist)
+	}
+	return profile, nil
+}
+
+// Remove lets packets pass untouched again. An absent link or network is no
+// error.
+func Remove(ctx context.Context, data datadir.Dir, l Link) error {
+	client, err := underlay.Open(data, l.Network)
+	if err == nil {
+		err = client.SetLink(ctx, l.A, l.B, nil)
+	}
+	if err == nil {
+		err = client.SetLink(ctx, l.B, l.A, nil)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove link %s: %w", l, err)
+	}
+	return nil
+}
+
+// ends returns the ports of both hosts.
+func ends(ctx context.Context, client *underlay.Client, l Link) (a, b underlay.Port, err error) {
+	ports, err := client.Ports(ctx)
+	if err != nil {
+		return a, b, err
+	}
+	for _, port := range ports {
+		switch port.Host {
+		case l.A:
+			a = port
+		case l.B:
+			b = port
+		}
+	}
+	for name, port := range map[string]underlay.Port{l.A: a, l.B: b} {
+		if port.Host == "" {
+			return a, b, fmt.Errorf("host %q is not attached to network %q; attach it by the networks of its testbed_local_host", name, l.Network)
+		}
+	}
+	return a, b, nil
+}
