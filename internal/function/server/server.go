@@ -1,0 +1,164 @@
+// Package server holds the built-in functions: the small HTTP servers that an
+// experiment calls. They answer at once, keep connections open for as long as
+// the client does, and speak HTTP/1.1 and HTTP/2 without TLS on one port, so
+// that what a benchmark measures is the path and not the function.
+package server
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// maxPayload is the largest request body a function takes, in bytes.
+	maxPayload = 64 << 20
+
+	// drain is how long requests under way may take after the stop signal. It
+	// is shorter than the 30 s that Kubernetes waits.
+	drain = 10 * time.Second
+
+	// helloSize is the length of the hello-world reply in bytes.
+	helloSize = 1024
+)
+
+// Names lists the built-in functions.
+func Names() []string {
+	return slices.Sorted(maps.Keys(functions()))
+}
+
+func functions() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"hello-world":  hello,
+		"payload-echo": echo,
+		"payload-recv": receive,
+	}
+}
+
+// Handler serves the built-in function at every path but /healthz, which
+// answers 200 for readiness probes.
+func Handler(name string) (http.Handler, error) {
+	function, ok := functions()[name]
+	if !ok {
+		return nil, fmt.Errorf("no built-in function %q; there are %s", name, strings.Join(Names(), ", "))
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", function)
+	mux.HandleFunc("/healthz", func(http.ResponseWriter, *http.Request) {})
+	return mux, nil
+}
+
+// Run is the agent's role "function": it serves one built-in function until
+// ctx ends, then finishes the requests under way.
+func Run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("function", flag.ContinueOnError)
+	name := flags.String("builtin", "", "function to serve: "+strings.Join(Names(), ", "))
+	address := flags.String("listen", ":8080", "address to listen on")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	handler, err := Handler(*name)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", *address)
+	if err != nil {
+		return fmt.Errorf("serve %s: %w", *name, err)
+	}
+	return Serve(ctx, listener, handler)
+}
+
+// Serve serves HTTP/1.1 and unencrypted HTTP/2 on the listener until ctx ends,
+// and closes the listener.
+func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{Handler: handler, Protocols: &protocols} // no timeouts: idle connections stay open
+
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	err := server.Shutdown(last)
+	if err != nil {
+		err = errors.Join(err, server.Close())
+	}
+	<-done
+	return err
+}
+
+// hello answers with the same text each time, whatever it is asked.
+func hello(w http.ResponseWriter, _ *http.Request) {
+	const line = "Hello from the testbed.\n"
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(helloSize))
+	text := strings.Repeat(line, helloSize/len(line)+1)
+	_, _ = io.WriteString(w, text[:helloSize-1]+"\n")
+}
+
+// echo answers with the request body. It takes the body whole before it
+// answers: a client that writes all before it reads never blocks, and the
+// first byte of the answer says that the last byte of the request arrived.
+func echo(w http.ResponseWriter, r *http.Request) {
+	body, ok := payload(w, r)
+	if !ok {
+		return
+	}
+	if kind := r.Header.Get("Content-Type"); kind != "" {
+		w.Header().Set("Content-Type", kind)
+	} else {
+		w.Header().Set("Content-Type", "application/octet-stream")
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body)
+}
+
+// receive takes the request body and answers with its length.
+func receive(w http.ResponseWriter, r *http.Request) {
+	size, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxPayload))
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	fmt.Fprintf(w, "received %d bytes\n", size)
+}
+
+func payload(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+	limited := http.MaxBytesReader(w, r.Body, maxPayload)
+	var body []byte
+	var err error
+	if r.ContentLength >= 0 && r.ContentLength <= maxPayload {
+		body = make([]byte, r.ContentLength)
+		_, err = io.ReadFull(limited, body)
+	} else {
+		body, err = io.ReadAll(limited)
+	}
+	if err != nil {
+		refuse(w, err)
+		return nil, false
+	}
+	return body, true
+}
+
+func refuse(w http.ResponseWriter, err error) {
+	code := http.StatusBadRequest
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		code = http.StatusRequestEntityTooLarge
+	}
+	http.Error(w, err.Error(), code)
+}

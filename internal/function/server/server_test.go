@@ -1,0 +1,166 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// start serves a built-in function on the loopback and returns its URL.
+func start(t *testing.T, name string) string {
+	t.Helper()
+	handler, err := Handler(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, listener, handler) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("stop the function: %v", err)
+		}
+	})
+	return "http://" + listener.Addr().String()
+}
+
+// client speaks one protocol only, over connections of its own.
+func client(t *testing.T, http2 bool) *http.Client {
+	t.Helper()
+	var protocols http.Protocols
+	protocols.SetHTTP1(!http2)
+	protocols.SetUnencryptedHTTP2(http2)
+	transport := &http.Transport{Protocols: &protocols}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
+}
+
+func call(t *testing.T, c *http.Client, method, url string, body io.Reader) (*http.Response, []byte) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := c.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	got, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response, got
+}
+
+// TestFunctions calls every function with both protocols, twice on one
+// connection.
+func TestFunctions(t *testing.T) {
+	payload := make([]byte, 102_400)
+	source := rand.NewChaCha8([32]byte{1})
+	_, _ = source.Read(payload)
+	tests := []struct {
+		function, method string
+		body             []byte
+		check            func([]byte) bool
+	}{
+		{"hello-world", http.MethodGet, nil, func(got []byte) bool {
+			return len(got) == helloSize && strings.HasPrefix(string(got), "Hello")
+		}},
+		{"hello-world", http.MethodGet, payload, func(got []byte) bool { return len(got) == helloSize }},
+		{"payload-echo", http.MethodPost, payload, func(got []byte) bool { return bytes.Equal(got, payload) }},
+		{"payload-echo", http.MethodGet, payload, func(got []byte) bool { return bytes.Equal(got, payload) }},
+		{"payload-echo", http.MethodPost, nil, func(got []byte) bool { return len(got) == 0 }},
+		{"payload-recv", http.MethodPost, payload, func(got []byte) bool { return string(got) == "received 102400 bytes\n" }},
+	}
+	for _, test := range tests {
+		for _, http2 := range []bool{false, true} {
+			url := start(t, test.function)
+			c := client(t, http2)
+			for range 2 {
+				response, got := call(t, c, test.method, url+"/any/path", bytes.NewReader(test.body))
+				if response.StatusCode != http.StatusOK || !test.check(got) {
+					t.Errorf("%s %s with %d bytes over %s: status %d, %d bytes", test.method, test.function, len(test.body), response.Proto, response.StatusCode, len(got))
+				}
+				if response.ContentLength != int64(len(got)) {
+					t.Errorf("%s over %s: Content-Length %d for %d bytes", test.function, response.Proto, response.ContentLength, len(got))
+				}
+			}
+		}
+	}
+}
+
+// TestEchoWithoutLength sends a body whose length the client does not say.
+func TestEchoWithoutLength(t *testing.T) {
+	url := start(t, "payload-echo")
+	want := strings.Repeat("chunk", 100_000)
+	response, got := call(t, client(t, false), http.MethodPost, url, io.MultiReader(strings.NewReader(want)))
+	if string(got) != want || response.ContentLength != int64(len(want)) {
+		t.Errorf("got %d bytes with Content-Length %d, want %d", len(got), response.ContentLength, len(want))
+	}
+}
+
+func TestReadiness(t *testing.T) {
+	for _, name := range Names() {
+		response, got := call(t, client(t, false), http.MethodGet, start(t, name)+"/healthz", nil)
+		if response.StatusCode != http.StatusOK || len(got) != 0 {
+			t.Errorf("%s: /healthz answers %d %q", name, response.StatusCode, got)
+		}
+	}
+}
+
+func TestUnknownFunction(t *testing.T) {
+	err := Run(t.Context(), []string{"-builtin", "fibonacci"})
+	want := `no built-in function "fibonacci"; there are hello-world, payload-echo, payload-recv`
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// TestStopFinishesRequests stops the server while a request is under way.
+func TestStopFinishesRequests(t *testing.T) {
+	handler, err := Handler("payload-recv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, listener, handler) }()
+
+	reader, writer := io.Pipe()
+	answered := make(chan string, 1)
+	go func() {
+		_, got := call(t, client(t, false), http.MethodPost, "http://"+listener.Addr().String(), reader)
+		answered <- string(got)
+	}()
+	if _, err := io.WriteString(writer, "before "); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if _, err := io.WriteString(writer, "after"); err != nil {
+		t.Fatal(err)
+	}
+	writer.Close()
+	if got := <-answered; got != "received 12 bytes\n" {
+		t.Errorf("the request under way got %q", got)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("stop: %v", err)
+	}
+}
