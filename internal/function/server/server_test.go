@@ -1,8 +1,10 @@
 package server
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -130,7 +132,7 @@ func TestUnknownFunction(t *testing.T) {
 
 // TestStopFinishesRequests stops the server while a request is under way.
 func TestStopFinishesRequests(t *testing.T) {
-	handler, err := Handler("payload-recv")
+	function, err := Handler("payload-recv")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,27 +140,32 @@ func TestStopFinishesRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	entered := make(chan struct{})
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		close(entered)
+		function.ServeHTTP(w, r)
+	})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- Serve(ctx, listener, handler) }()
 
-	reader, writer := io.Pipe()
-	answered := make(chan string, 1)
-	go func() {
-		_, got := call(t, client(t, false), http.MethodPost, "http://"+listener.Addr().String(), reader)
-		answered <- string(got)
-	}()
-	if _, err := io.WriteString(writer, "before "); err != nil {
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer conn.Close()
+	fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 12\r\n\r\nbefore ")
+	<-entered
 	stop()
-	if _, err := io.WriteString(writer, "after"); err != nil {
+	fmt.Fprint(conn, "after")
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
 		t.Fatal(err)
 	}
-	writer.Close()
-	if got := <-answered; got != "received 12 bytes\n" {
-		t.Errorf("the request under way got %q", got)
+	got, err := io.ReadAll(response.Body)
+	if err != nil || string(got) != "received 12 bytes\n" {
+		t.Errorf("the request under way got %q, %v", got, err)
 	}
 	if err := <-done; err != nil {
 		t.Errorf("stop: %v", err)
