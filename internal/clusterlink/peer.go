@@ -1,0 +1,317 @@
+package clusterlink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/k3s"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/workload"
+)
+
+// Values that PeerSpec takes.
+var (
+	Dataplanes = []string{"envoy", "go"}
+	Ingresses  = []string{"NodePort", "LoadBalancer", "none"}
+	LogLevels  = []string{"trace", "debug", "info", "warning", "error", "fatal"}
+)
+
+// Defaults of PeerSpec.
+const (
+	DefaultRegistry = "ghcr.io/clusterlink-net"
+	DefaultTag      = "v0.4.1"
+)
+
+// PeerSpec describes ClusterLink on one cluster. A cluster has one peer.
+type PeerSpec struct {
+	Name        string // a DNS name, by which other peers know this one
+	Dataplane   string // one of Dataplanes
+	Replicas    int    // of the data plane
+	Ingress     string // one of Ingresses
+	IngressPort int    // node port or load balancer port; chosen by the cluster when 0
+	LogLevel    string // one of LogLevels
+	Labels      map[string]string
+	Registry    string // of the images, without the trailing slash
+	Tag         string // of the images
+
+	// CertificateVersion is any text; certificates are made anew when it
+	// differs from that of the certificates in the cluster.
+	CertificateVersion string
+}
+
+// Gateway is where other peers reach a peer.
+type Gateway struct {
+	Host string
+	Port int
+}
+
+// PeerStatus is a peer as it is in its cluster.
+type PeerStatus struct {
+	Spec    PeerSpec
+	Fabric  FabricStatus // whose certificate it trusts
+	Expires time.Time    // of its own certificate
+	Gateway Gateway   // zero when the peer has no ingress
+}
+
+// ApplyPeer makes ClusterLink run on the cluster as a peer of the fabric, and
+// waits until it is ready. Archives are image tarballs on this machine, which
+// are loaded into the node when it lacks an image of the peer.
+func ApplyPeer(ctx context.Context, cluster *kube.Client, fabric *Fabric, spec PeerSpec, archives []string) error {
+	if err := loadImages(ctx, cluster, spec.Images(), archives); err != nil {
+		return err
+	}
+	kinds, err := definitions()
+	if err != nil {
+		return err
+	}
+	program, err := operator(spec.Images()[0])
+	if err != nil {
+		return err
+	}
+	if err := cluster.Apply(ctx, append(kinds, program...)...); err != nil {
+		return err
+	}
+	for _, kind := range kinds {
+		if _, err := cluster.Wait(ctx, kube.RefOf(kind), "established", established); err != nil {
+			return err
+		}
+	}
+	renewed, err := applySecrets(ctx, cluster, fabric, spec)
+	if err != nil {
+		return err
+	}
+	if spec.Ingress == "none" {
+		err = cluster.Delete(ctx, ingressRef())
+	} else {
+		err = cluster.Apply(ctx, spec.ingress())
+	}
+	if err != nil {
+		return err
+	}
+	if err := cluster.Apply(ctx, spec.instance()); err != nil {
+		return err
+	}
+	if renewed {
+		if err := restart(ctx, cluster); err != nil {
+			return err
+		}
+	}
+	return awaitPeer(ctx, cluster, spec)
+}
+
+func awaitPeer(ctx context.Context, cluster *kube.Client, spec PeerSpec) error {
+	images := spec.Images()
+	if err := workload.AwaitAvailable(ctx, cluster, operatorNamespace, operatorName, nil); err != nil {
+		return err
+	}
+	if err := workload.AwaitAvailable(ctx, cluster, SystemNamespace, "cl-controlplane", spec.taken(images[1], 1)); err != nil {
+		return err
+	}
+	if err := workload.AwaitAvailable(ctx, cluster, SystemNamespace, "cl-dataplane", spec.taken(images[2], spec.Replicas)); err != nil {
+		return err
+	}
+	_, err := cluster.Wait(ctx, instanceRef(), "ready", instanceReady)
+	return err
+}
+
+// loadImages loads the archives when the node lacks an image.
+func loadImages(ctx context.Context, cluster *kube.Client, images, archives []string) error {
+	if len(archives) == 0 {
+		return nil
+	}
+	node := cluster.Host()
+	if node == nil {
+		return fmt.Errorf("load images into %s: only a k3s cluster's node takes image archives; push them to a registry that the cluster reaches", cluster.URL())
+	}
+	complete := true
+	for _, image := range images {
+		present, err := k3s.ImagePresent(ctx, node, image)
+		if err != nil {
+			return err
+		}
+		complete = complete && present
+	}
+	if complete {
+		return nil
+	}
+	for _, archive := range archives {
+		if err := loadArchive(ctx, cluster, archive); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func loadArchive(ctx context.Context, cluster *kube.Client, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("load images: %w", err)
+	}
+	defer file.Close()
+	return k3s.LoadImage(ctx, cluster.Host(), file)
+}
+
+// applySecrets puts certificates into the cluster unless those there are good.
+// Renewed reports that others were replaced, which running pods do not notice.
+func applySecrets(ctx context.Context, cluster *kube.Client, fabric *Fabric, spec PeerSpec) (renewed bool, err error) {
+	found, version, err := readSecrets(ctx, cluster)
+	if err == nil && version == spec.CertificateVersion && found.verify(fabric, spec.Name) == nil {
+		return false, nil
+	}
+	absent := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !absent {
+		return false, err
+	}
+	made, err := issue(fabric, spec.Name)
+	if err != nil {
+		return false, err
+	}
+	return !absent, cluster.Apply(ctx, made.objects(spec.CertificateVersion)...)
+}
+
+func readSecrets(ctx context.Context, cluster *kube.Client) (found secrets, version string, err error) {
+	found = secrets{}
+	for _, name := range []string{siteSecret, controlplaneSecret, dataplaneSecret, peerSecret} {
+		object, err := cluster.Get(ctx, secretRef(name))
+		if err != nil {
+			return nil, "", err
+		}
+		if found[name], err = secretData(object); err != nil {
+			return nil, "", err
+		}
+		version = object.GetAnnotations()[versionAnnotation] // the last one has it
+	}
+	return found, version, nil
+}
+
+// restart ends the pods that hold certificates; others take their place.
+func restart(ctx context.Context, cluster *kube.Client) error {
+	pods, err := cluster.List(ctx, "v1", "Pod", SystemNamespace, "app in (cl-controlplane,cl-dataplane)")
+	if err != nil {
+		return err
+	}
+	refs := make([]kube.Ref, 0, len(pods))
+	for i := range pods {
+		refs = append(refs, kube.Ref{APIVersion: "v1", Kind: "Pod", Namespace: SystemNamespace, Name: pods[i].GetName()})
+	}
+	return cluster.Delete(ctx, refs...)
+}
+
+// ObservePeer returns the peer on the cluster, or an error that wraps
+// fs.ErrNotExist when a part without which it cannot work is not there.
+func ObservePeer(ctx context.Context, cluster *kube.Client) (PeerStatus, error) {
+	instance, err := cluster.Get(ctx, instanceRef())
+	if err != nil {
+		return PeerStatus{}, err
+	}
+	if _, err := cluster.Get(ctx, workload.Ref(operatorNamespace, operatorName)); err != nil {
+		return PeerStatus{}, err
+	}
+	object, err := cluster.Get(ctx, secretRef(peerSecret))
+	if err != nil {
+		return PeerStatus{}, err
+	}
+	status := PeerStatus{Spec: parseInstance(instance)}
+	status.Spec.CertificateVersion = object.GetAnnotations()[versionAnnotation]
+	if err := status.readCertificate(object); err != nil {
+		return PeerStatus{}, err
+	}
+	if err := status.readIngress(ctx, cluster); err != nil {
+		return PeerStatus{}, err
+	}
+	return status, nil
+}
+
+func parseInstance(instance *unstructured.Unstructured) PeerSpec {
+	text := func(fields ...string) string {
+		value, _, _ := unstructured.NestedString(instance.Object, append([]string{"spec"}, fields...)...)
+		return value
+	}
+	replicas, _, _ := unstructured.NestedInt64(instance.Object, "spec", "dataplane", "replicas")
+	labels, _, _ := unstructured.NestedStringMap(instance.Object, "spec", "peerLabels")
+	return PeerSpec{
+		Dataplane: text("dataplane", "type"),
+		Replicas:  int(replicas),
+		Ingress:   text("ingress", "type"),
+		LogLevel:  text("logLevel"),
+		Labels:    labels,
+		Registry:  text("containerRegistry"),
+		Tag:       text("tag"),
+	}
+}
+
+func (s *PeerStatus) readCertificate(object *unstructured.Unstructured) error {
+	data, err := secretData(object)
+	if err != nil {
+		return err
+	}
+	own, err := parseCertificate(data["cert.pem"])
+	if err != nil {
+		return fmt.Errorf("read the peer's certificate: %w", err)
+	}
+	authority, err := parseCertificate(data["ca.pem"])
+	if err != nil {
+		return fmt.Errorf("read the fabric's certificate: %w", err)
+	}
+	s.Spec.Name = own.Subject.CommonName
+	s.Fabric = FabricStatus{
+		Name:        authority.Subject.CommonName,
+		Certificate: string(data["ca.pem"]),
+		Fingerprint: fingerprint(authority),
+		Expires:     authority.NotAfter,
+	}
+	s.Expires = own.NotAfter
+	return nil
+}
+
+// readIngress reads how the peer is reached, from what the cluster does rather
+// than from what the Instance says: the operator does not follow changes.
+func (s *PeerStatus) readIngress(ctx context.Context, cluster *kube.Client) error {
+	service, err := cluster.Get(ctx, ingressRef())
+	if errors.Is(err, fs.ErrNotExist) {
+		s.Spec.Ingress = "none"
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.Spec.Ingress, _, _ = unstructured.NestedString(service.Object, "spec", "type")
+	ports, _, _ := unstructured.NestedSlice(service.Object, "spec", "ports")
+	if len(ports) == 0 {
+		return nil
+	}
+	port, _ := ports[0].(map[string]any)
+	switch s.Spec.Ingress {
+	case "NodePort":
+		number, _ := port["nodePort"].(int64)
+		address, err := workload.NodeAddress(ctx, cluster)
+		if err != nil {
+			return err
+		}
+		s.Gateway = Gateway{Host: address, Port: int(number)}
+	case "LoadBalancer":
+		number, _ := port["port"].(int64)
+		s.Gateway = Gateway{Host: balancerAddress(service), Port: int(number)}
+	}
+	s.Spec.IngressPort = s.Gateway.Port
+	return nil
+}
+
+func balancerAddress(service *unstructured.Unstructured) string {
+	ingress, _, _ := unstructured.NestedSlice(service.Object, "status", "loadBalancer", "ingress")
+	if len(ingress) == 0 {
+		return ""
+	}
+	first, _ := ingress[0].(map[string]any)
+	if ip, _ := first["ip"].(string); ip != "" {
+		return ip
+	}
+	name, _ := first["hostname"].(string)
+	return name
+}

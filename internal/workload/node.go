@@ -1,0 +1,29 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
+)
+
+// NodeAddress returns the address of the cluster's first node that other nodes
+// reach it by, which is also where its node ports listen.
+func NodeAddress(ctx context.Context, cluster *kube.Client) (string, error) {
+	nodes, err := cluster.List(ctx, "v1", "Node", "", "")
+	if err != nil {
+		return "", err
+	}
+	for i := range nodes {
+		addresses, _, _ := unstructured.NestedSlice(nodes[i].Object, "status", "addresses")
+		for _, address := range addresses {
+			a, _ := address.(map[string]any)
+			if text, _ := a["address"].(string); a["type"] == "InternalIP" && text != "" {
+				return text, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("find the address of a node of %s: no node has an internal address", cluster.URL())
+}
