@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -17,9 +18,17 @@ import (
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
 )
 
-// askTime bounds the questions to a peer when nothing else does, and also
-// applies after ctx has ended, so that the reason of a failure can be told.
+// askTime bounds the questions to a peer.
 const askTime = 10 * time.Second
+
+// asking bounds ctx. A ctx whose time is over is replaced, so that the reason
+// of a failure can still be found out.
+func asking(ctx context.Context) (context.Context, context.CancelFunc) {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		ctx = context.WithoutCancel(ctx)
+	}
+	return context.WithTimeout(ctx, askTime)
+}
 
 // String is the gateway as an address.
 func (g Gateway) String() string { return net.JoinHostPort(g.Host, strconv.Itoa(g.Port)) }
@@ -31,7 +40,7 @@ type caller struct {
 }
 
 func newCaller(ctx context.Context, cluster *kube.Client, peer string) (*caller, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
+	ctx, cancel := asking(ctx)
 	defer cancel()
 	object, err := cluster.Get(ctx, secretRef(peerSecret))
 	if err != nil {
@@ -85,7 +94,7 @@ func (c *caller) exported(ctx context.Context, gateway Gateway, namespace, name 
 }
 
 func (c *caller) ask(ctx context.Context, method string, gateway Gateway, path string, question []byte, judge func(status int, body string) error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
+	ctx, cancel := asking(ctx)
 	defer cancel()
 	for {
 		err := c.once(ctx, method, "https://"+gateway.String()+path, question, judge)

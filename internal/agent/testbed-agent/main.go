@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/function/server"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/k3s/sweep"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/link/probe"
 	nebula "github.com/terraform-testbed/terraform-provider-testbed/internal/nebula/daemon"
@@ -25,6 +26,7 @@ type command func(ctx context.Context, args []string) error
 
 func commands() map[string]command {
 	return map[string]command{
+		"function":  server.Run,
 		"k3s-sweep": sweep.Command,
 		"probe":     probe.Command,
 		"underlay":  daemon.Command,

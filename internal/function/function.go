@@ -1,0 +1,310 @@
+// Package function runs the workloads that an experiment calls: one Deployment
+// with one Service each, reachable inside the cluster and at a port of its
+// node. A built-in function is a role of the testbed's agent and needs no
+// registry; any other image works as well.
+package function
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/workload"
+)
+
+// Runtimes lists how a function can be run.
+var Runtimes = []string{"deployment"}
+
+// DefaultPort is the port that built-in functions are served on.
+const DefaultPort = 8080
+
+// nameLabel is on everything of a function and tells the pods of one from
+// those of others.
+const nameLabel = "testbed.local/function"
+
+// builtinAnnotation holds the name of the built-in function on the Deployment.
+const builtinAnnotation = "testbed.local/builtin"
+
+// Spec describes a function. Exactly one of Builtin and Image is set.
+type Spec struct {
+	Namespace, Name string
+	Builtin         string
+	Image           string
+	Args            []string
+	Env             map[string]string
+	Port            int // of the container and of the Service
+	Replicas        int
+	NodePort        int               // chosen by the cluster when 0
+	Requests        map[string]string // Kubernetes quantities by resource
+	Limits          map[string]string
+}
+
+// Status is a function as it is in the cluster.
+type Status struct {
+	Spec      Spec
+	ClusterIP string
+	NodeIP    string
+}
+
+// Host is the DNS name of the function inside its cluster.
+func (s Spec) Host() string { return s.Name + "." + s.Namespace + ".svc.cluster.local" }
+
+// URL is where pods of the cluster call the function by name.
+func (s Status) URL() string { return httpURL(s.Spec.Host(), s.Spec.Port) }
+
+// ClusterIPURL is where pods of the cluster call the function without DNS.
+func (s Status) ClusterIPURL() string { return httpURL(s.ClusterIP, s.Spec.Port) }
+
+// NodePortURL is where others call the function, at its node.
+func (s Status) NodePortURL() string { return httpURL(s.NodeIP, s.Spec.NodePort) }
+
+func httpURL(host string, port int) string {
+	return "http://" + net.JoinHostPort(host, strconv.Itoa(port))
+}
+
+func deploymentRef(namespace, name string) kube.Ref { return workload.Ref(namespace, name) }
+
+func serviceRef(namespace, name string) kube.Ref {
+	return kube.Ref{APIVersion: "v1", Kind: "Service", Namespace: namespace, Name: name}
+}
+
+// Apply makes the function run and waits until its node port answers.
+func Apply(ctx context.Context, cluster *kube.Client, spec Spec) error {
+	image := spec.Image
+	if spec.Builtin != "" {
+		var err error
+		if image, err = LoadAgent(ctx, cluster); err != nil {
+			return err
+		}
+	}
+	if err := cluster.Apply(ctx, spec.deployment(image), spec.service()); err != nil {
+		return err
+	}
+	if err := workload.AwaitAvailable(ctx, cluster, spec.Namespace, spec.Name, nil); err != nil {
+		return err
+	}
+	status, err := Observe(ctx, cluster, spec.Namespace, spec.Name)
+	if err != nil {
+		return err
+	}
+	if spec.Replicas == 0 || cluster.Host() == nil {
+		return nil
+	}
+	return answer(ctx, cluster, status)
+}
+
+// answer waits until the node port leads to a pod, which is a moment after the
+// pod is available.
+func answer(ctx context.Context, cluster *kube.Client, status Status) error {
+	address := net.JoinHostPort(status.NodeIP, strconv.Itoa(status.Spec.NodePort))
+	for {
+		conn, err := cluster.Host().Dial(ctx, "tcp", address)
+		if err == nil {
+			return conn.Close()
+		}
+		again := time.NewTimer(200 * time.Millisecond)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return fmt.Errorf("call function %s at %s: %w", status.Spec.Name, address, err)
+		}
+	}
+}
+
+func (s Spec) labels() map[string]any { return map[string]any{nameLabel: s.Name} }
+
+func (s Spec) deployment(image string) *unstructured.Unstructured {
+	annotations := map[string]any{}
+	if s.Builtin != "" {
+		annotations[builtinAnnotation] = s.Builtin
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apps/v1",
+		"kind":       "Deployment",
+		"metadata": map[string]any{
+			"name": s.Name, "namespace": s.Namespace, "labels": s.labels(), "annotations": annotations,
+		},
+		"spec": map[string]any{
+			"replicas": int64(s.Replicas),
+			"selector": map[string]any{"matchLabels": s.labels()},
+			"template": map[string]any{
+				"metadata": map[string]any{"labels": s.labels()},
+				"spec": map[string]any{
+					"containers":                   []any{s.container(image)},
+					"automountServiceAccountToken": false,
+					"enableServiceLinks":           false,
+				},
+			},
+		},
+	}}
+}
+
+func (s Spec) container(image string) map[string]any {
+	container := map[string]any{
+		"name":            "function",
+		"image":           image,
+		"imagePullPolicy": "IfNotPresent",
+		"ports":           []any{map[string]any{"name": "http", "containerPort": int64(s.Port), "protocol": "TCP"}},
+		"env":             s.environment(),
+		"readinessProbe": map[string]any{
+			"tcpSocket":     map[string]any{"port": int64(s.Port)},
+			"periodSeconds": int64(1),
+		},
+		"resources": map[string]any{},
+	}
+	if len(s.Args) > 0 {
+		container["args"] = anySlice(s.Args)
+	}
+	if s.Builtin != "" {
+		container["args"] = []any{"function", "-builtin", s.Builtin, "-listen", ":" + strconv.Itoa(s.Port)}
+		container["readinessProbe"] = map[string]any{
+			"httpGet":       map[string]any{"path": "/healthz", "port": int64(s.Port)},
+			"periodSeconds": int64(1),
+		}
+		container["securityContext"] = map[string]any{
+			"runAsNonRoot":             true,
+			"allowPrivilegeEscalation": false,
+			"readOnlyRootFilesystem":   true,
+			"capabilities":             map[string]any{"drop": []any{"ALL"}},
+		}
+	}
+	resources := container["resources"].(map[string]any)
+	if len(s.Requests) > 0 {
+		resources["requests"] = anyMap(s.Requests)
+	}
+	if len(s.Limits) > 0 {
+		resources["limits"] = anyMap(s.Limits)
+	}
+	return container
+}
+
+func (s Spec) environment() []any {
+	env := make([]any, 0, len(s.Env))
+	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
+		env = append(env, map[string]any{"name": name, "value": s.Env[name]})
+	}
+	return env
+}
+
+func (s Spec) service() *unstructured.Unstructured {
+	port := map[string]any{"name": "http", "port": int64(s.Port), "targetPort": int64(s.Port), "protocol": "TCP"}
+	if s.NodePort != 0 {
+		port["nodePort"] = int64(s.NodePort)
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1",
+		"kind":       "Service",
+		"metadata":   map[string]any{"name": s.Name, "namespace": s.Namespace, "labels": s.labels()},
+		"spec": map[string]any{
+			"type":     "NodePort",
+			"selector": s.labels(),
+			"ports":    []any{port},
+		},
+	}}
+}
+
+func anyMap(m map[string]string) map[string]any {
+	converted := make(map[string]any, len(m))
+	for key, value := range m {
+		converted[key] = value
+	}
+	return converted
+}
+
+func anySlice(list []string) []any {
+	converted := make([]any, 0, len(list))
+	for _, value := range list {
+		converted = append(converted, value)
+	}
+	return converted
+}
+
+// Observe returns a function, or an error that wraps fs.ErrNotExist when its
+// Deployment or its Service is not there.
+func Observe(ctx context.Context, cluster *kube.Client, namespace, name string) (Status, error) {
+	deployment, err := cluster.Get(ctx, deploymentRef(namespace, name))
+	if err != nil {
+		return Status{}, err
+	}
+	service, err := cluster.Get(ctx, serviceRef(namespace, name))
+	if err != nil {
+		return Status{}, err
+	}
+	spec, err := parseDeployment(deployment)
+	if err != nil {
+		return Status{}, fmt.Errorf("read function %s/%s of %s: %w", namespace, name, cluster.URL(), err)
+	}
+	status := Status{Spec: spec}
+	status.ClusterIP, _, _ = unstructured.NestedString(service.Object, "spec", "clusterIP")
+	ports, _, _ := unstructured.NestedSlice(service.Object, "spec", "ports")
+	if len(ports) > 0 {
+		port, _ := ports[0].(map[string]any)
+		number, _ := port["port"].(int64)
+		nodePort, _ := port["nodePort"].(int64)
+		status.Spec.Port, status.Spec.NodePort = int(number), int(nodePort)
+	}
+	status.NodeIP, err = workload.NodeAddress(ctx, cluster)
+	return status, err
+}
+
+func parseDeployment(deployment *unstructured.Unstructured) (Spec, error) {
+	containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
+	if len(containers) == 0 {
+		return Spec{}, errors.New("its Deployment has no container")
+	}
+	container, _ := containers[0].(map[string]any)
+	replicas, _, _ := unstructured.NestedInt64(deployment.Object, "spec", "replicas")
+	spec := Spec{
+		Namespace: deployment.GetNamespace(),
+		Name:      deployment.GetName(),
+		Builtin:   deployment.GetAnnotations()[builtinAnnotation],
+		Replicas:  int(replicas),
+	}
+	spec.Image, _, _ = unstructured.NestedString(container, "image")
+	spec.Args, _, _ = unstructured.NestedStringSlice(container, "args")
+	if spec.Builtin != "" {
+		spec.Image, spec.Args = "", nil
+	}
+	env, _, _ := unstructured.NestedSlice(container, "env")
+	for _, entry := range env {
+		variable, _ := entry.(map[string]any)
+		name, _ := variable["name"].(string)
+		value, _ := variable["value"].(string)
+		if spec.Env == nil {
+			spec.Env = map[string]string{}
+		}
+		spec.Env[name] = value
+	}
+	spec.Requests, _, _ = unstructured.NestedStringMap(container, "resources", "requests")
+	spec.Limits, _, _ = unstructured.NestedStringMap(container, "resources", "limits")
+	return spec, nil
+}
+
+// Remove removes a function and waits until its pods are gone.
+func Remove(ctx context.Context, cluster *kube.Client, namespace, name string) error {
+	if err := cluster.Delete(ctx, serviceRef(namespace, name), deploymentRef(namespace, name)); err != nil {
+		return err
+	}
+	pods, err := cluster.List(ctx, "v1", "Pod", namespace, workload.Selector(map[string]string{nameLabel: name}))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find the pods of function %s: %w", name, err)
+	}
+	refs := make([]kube.Ref, 0, len(pods))
+	for i := range pods {
+		refs = append(refs, kube.Ref{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: pods[i].GetName()})
+	}
+	return cluster.Delete(ctx, refs...)
+}
