@@ -9,7 +9,7 @@ variable "underlay" {
 }
 
 variable "overlay" {
-  description = "Name of the overlay's CA, and the node's overlay address with the overlay's prefix length."
+  description = "Id of the overlay's CA, and the node's overlay address with the overlay's prefix length."
   type        = object({ ca = string, network = string })
 }
 

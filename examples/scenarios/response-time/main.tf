@@ -57,7 +57,7 @@ resource "testbed_local_host" "lighthouse" {
 
 resource "testbed_nebula_lighthouse" "this" {
   host     = testbed_local_host.lighthouse.url
-  ca       = testbed_nebula_ca.continuum.name
+  ca       = testbed_nebula_ca.continuum.id
   network  = "198.19.0.1/24"
   underlay = "198.18.0.2"
 }
@@ -70,7 +70,7 @@ module "edge" {
 
   name               = "edge"
   underlay           = { network = testbed_network.wan.name, address = "198.18.0.11" }
-  overlay            = { ca = testbed_nebula_ca.continuum.name, network = "198.19.0.11/24" }
+  overlay            = { ca = testbed_nebula_ca.continuum.id, network = "198.19.0.11/24" }
   lighthouses        = [testbed_nebula_lighthouse.this.endpoint]
   cluster_cidr       = "10.44.0.0/16"
   service_cidr       = "10.45.0.0/16"
@@ -86,7 +86,7 @@ module "cloud" {
 
   name               = "cloud"
   underlay           = { network = testbed_network.wan.name, address = "198.18.0.12" }
-  overlay            = { ca = testbed_nebula_ca.continuum.name, network = "198.19.0.12/24" }
+  overlay            = { ca = testbed_nebula_ca.continuum.id, network = "198.19.0.12/24" }
   lighthouses        = [testbed_nebula_lighthouse.this.endpoint]
   cluster_cidr       = "10.46.0.0/16"
   service_cidr       = "10.47.0.0/16"
