@@ -113,7 +113,7 @@ func known(ctx context.Context, kind nebulaKind) bool {
 	return true
 }
 
-// spec returns the specification, all inputs being known.
+// nebulaSpec returns the specification, all inputs being known.
 func nebulaSpec(ctx context.Context, kind nebulaKind) (nebula.Spec, diag.Diagnostics) {
 	var diags diag.Diagnostics
 	m := kind.base()

@@ -71,7 +71,11 @@ func run(ctx context.Context, args []string) error {
 		return fmt.Errorf("start: %w", err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- d.serve(control.Context(), nebula.StatusSocket) }()
+	go func() {
+		err := d.serve(control.Context(), nebula.StatusSocket)
+		control.Stop() // a daemon that tells nothing would look as if it were down
+		served <- err
+	}()
 	err = control.Wait()
 	control.Stop()
 	return errors.Join(err, <-served)

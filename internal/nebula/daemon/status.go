@@ -76,7 +76,6 @@ func (d *daemon) serve(ctx context.Context, socket string) error {
 	}
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
-		d.control.Stop()
 		return fmt.Errorf("serve the status: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { listener.Close() })
