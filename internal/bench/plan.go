@@ -1,0 +1,202 @@
+// Package bench measures response times: it runs a plan of cells against a
+// testbed, records every request and summarises what it recorded.
+//
+// A cell is one function, called over one arm in one scenario with one
+// connection mode. A plan spreads the requests of each cell over blocks. A
+// block visits every scenario once: the visit sets the scenario's links,
+// verifies them, measures all cells of the scenario with the arms side by
+// side, and verifies the links again. A visit whose links were off is kept in
+// the raw data, marked, and done again once.
+package bench
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/netem"
+)
+
+// Cell is what one summary is about.
+type Cell struct {
+	Function   string          `json:"function"`
+	Scenario   string          `json:"scenario"`
+	Connection load.Connection `json:"connection"`
+	Arm        string          `json:"arm"`
+}
+
+func (c Cell) String() string {
+	return fmt.Sprintf("arm %q, function %q, scenario %q, connection %q", c.Arm, c.Function, c.Scenario, c.Connection)
+}
+
+// Function is how one function is called.
+type Function struct {
+	PayloadBytes int  `json:"payload_bytes"` // 0 sends a GET
+	Echo         bool `json:"echo"`          // the answer has to be the payload
+}
+
+// Arm is one path to the functions.
+type Arm struct {
+	URLs map[string]string `json:"urls"`           // by function
+	Path string            `json:"path,omitempty"` // what the path is, for the record
+}
+
+// Scenario gives links, by their id, the profiles they have during a visit. A
+// link that it does not name keeps the profile it had before the run.
+type Scenario map[string]netem.Profile
+
+// Plan is everything that defines a run.
+type Plan struct {
+	Name        string              `json:"name"`
+	Functions   map[string]Function `json:"functions"`
+	Arms        map[string]Arm      `json:"arms"`
+	Baseline    string              `json:"baseline"` // the arm that the others are compared with
+	Scenarios   map[string]Scenario `json:"scenarios"`
+	Connections []load.Connection   `json:"connections"`
+
+	Requests int    `json:"requests"` // measured requests of each cell, over all blocks
+	Warmup   int    `json:"warmup"`   // requests before the measured ones of each cell, in every block
+	Blocks   int    `json:"blocks"`
+	Seed     uint64 `json:"seed"` // of the order and of the bootstrap
+
+	ThinkTime      time.Duration `json:"think_time"` // nanoseconds, like all durations
+	Timeout        time.Duration `json:"timeout"`
+	ConnectTimeout time.Duration `json:"connect_timeout"`
+
+	// MaxErrorRatio is the share of failed requests of a cell above which the
+	// run fails, from 0 to 1.
+	MaxErrorRatio float64 `json:"max_error_ratio"`
+}
+
+// Validate reports everything that makes the plan impossible.
+func (p Plan) Validate() error {
+	var problems []error
+	complain := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	if len(p.Functions) == 0 || len(p.Scenarios) == 0 || len(p.Connections) == 0 {
+		complain("a run needs a function, a scenario and a connection mode at least")
+	}
+	if _, ok := p.Arms[p.Baseline]; !ok {
+		complain("the baseline %q is not one of the arms %q", p.Baseline, sortedKeys(p.Arms))
+	}
+	for _, arm := range sortedKeys(p.Arms) {
+		for _, function := range sortedKeys(p.Functions) {
+			if _, ok := p.Arms[arm].URLs[function]; !ok {
+				complain("arm %q has no URL for function %q", arm, function)
+			}
+		}
+	}
+	if p.Blocks < 1 || p.Requests < p.Blocks {
+		complain("%d requests cannot be spread over %d blocks; each block needs one at least", p.Requests, p.Blocks)
+	}
+	if p.Warmup < 1 {
+		complain("a warm-up of %d requests is too short: the first request of a connection sets the session up and is no measured one", p.Warmup)
+	}
+	if !(p.MaxErrorRatio >= 0 && p.MaxErrorRatio <= 1) {
+		complain("the greatest error ratio is %g; it must be from 0 to 1", p.MaxErrorRatio)
+	}
+	return errors.Join(problems...)
+}
+
+// Links returns the ids of all links that the scenarios set, in order.
+func (p Plan) Links() []string {
+	ids := map[string]bool{}
+	for _, scenario := range p.Scenarios {
+		for id := range scenario {
+			ids[id] = true
+		}
+	}
+	return sortedKeys(ids)
+}
+
+// Visit is one scenario within one block, with its cells in the order in which
+// they are measured.
+type Visit struct {
+	Block    int    `json:"block"` // from 1
+	Scenario string `json:"scenario"`
+	Requests int    `json:"requests"` // measured ones of each cell
+	Cells    []Cell `json:"cells"`
+}
+
+// Schedule returns the visits in order; the same plan gives the same schedule.
+// Scenarios, functions and connection modes are shuffled in each block. The
+// arms of one function follow each other directly, in random order in one
+// block and in the reverse order in the next, so that a drift of the machine
+// favours none.
+func (p Plan) Schedule() []Visit {
+	random := rand.New(rand.NewPCG(p.Seed, 0))
+	scenarios := sortedKeys(p.Scenarios)
+	groups := p.groups()
+	arms := map[Cell][]string{}
+	var visits []Visit
+	for block := range p.Blocks {
+		random.Shuffle(len(scenarios), func(i, j int) { scenarios[i], scenarios[j] = scenarios[j], scenarios[i] })
+		for _, scenario := range scenarios {
+			visit := Visit{Block: block + 1, Scenario: scenario, Requests: p.Requests / p.Blocks}
+			if block < p.Requests%p.Blocks {
+				visit.Requests++
+			}
+			random.Shuffle(len(groups), func(i, j int) { groups[i], groups[j] = groups[j], groups[i] })
+			for _, cell := range groups {
+				cell.Scenario = scenario
+				order := p.armOrder(arms[cell], random)
+				arms[cell] = order
+				if block%2 == 1 {
+					arms[cell] = nil
+				}
+				for _, arm := range order {
+					cell.Arm = arm
+					visit.Cells = append(visit.Cells, cell)
+				}
+			}
+			visits = append(visits, visit)
+		}
+	}
+	return visits
+}
+
+// groups returns the cells of one scenario without their arms.
+func (p Plan) groups() []Cell {
+	var groups []Cell
+	for _, function := range sortedKeys(p.Functions) {
+		for _, connection := range p.Connections {
+			groups = append(groups, Cell{Function: function, Connection: connection})
+		}
+	}
+	return groups
+}
+
+// armOrder returns the reverse of the last order, or a random one when there
+// is none to balance.
+func (p Plan) armOrder(last []string, random *rand.Rand) []string {
+	if last != nil {
+		order := slices.Clone(last)
+		slices.Reverse(order)
+		return order
+	}
+	order := sortedKeys(p.Arms)
+	random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	return order
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+// job returns the requests of one cell in one visit.
+func (p Plan) job(cell Cell, warmup, requests int) load.Job {
+	function := p.Functions[cell.Function]
+	return load.Job{
+		URL:            p.Arms[cell.Arm].URLs[cell.Function],
+		PayloadBytes:   function.PayloadBytes,
+		Echo:           function.Echo,
+		Connection:     cell.Connection,
+		Warmup:         warmup,
+		Requests:       requests,
+		ThinkTime:      p.ThinkTime,
+		Timeout:        p.Timeout,
+		ConnectTimeout: p.ConnectTimeout,
+	}
+}

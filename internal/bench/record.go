@@ -1,0 +1,71 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/netem"
+)
+
+// record is the environment file of a run: what was planned, where it took
+// place and what the links were around each visit.
+type record struct {
+	Started     time.Time     `json:"started"`
+	Finished    time.Time     `json:"finished"`
+	Completed   bool          `json:"completed"` // false when the run failed or was cancelled
+	Plan        Plan          `json:"plan"`
+	Environment any           `json:"environment"`
+	Visits      []visitRecord `json:"visits"`
+}
+
+// visitRecord is one attempt at a visit.
+type visitRecord struct {
+	Block       int         `json:"block"`
+	Scenario    string      `json:"scenario"`
+	Attempt     int         `json:"attempt"`
+	Started     time.Time   `json:"started"`
+	Valid       bool        `json:"valid"`
+	Collections int         `json:"collections"` // garbage collections of the client during requests
+	Before      []linkCheck `json:"before"`
+	After       []linkCheck `json:"after"`
+}
+
+// linkCheck is one link as it was read back and measured.
+type linkCheck struct {
+	Link     string        `json:"link"`
+	Profile  netem.Profile `json:"profile"`
+	Measured any           `json:"measured"`
+	Problem  string        `json:"problem,omitempty"`
+}
+
+// lastProblem returns why the last visit of a scenario was invalid.
+func (r *record) lastProblem(scenario string) string {
+	problem := ""
+	for _, visit := range r.Visits {
+		for _, check := range append(visit.Before, visit.After...) {
+			if visit.Scenario == scenario && check.Problem != "" {
+				problem = fmt.Sprintf("link %q: %s", check.Link, check.Problem)
+			}
+		}
+	}
+	return problem
+}
+
+// write replaces the environment file and returns its content.
+func (r *record) write(dir string) (string, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return "", fmt.Errorf("encode the environment of the run: %w", err)
+	}
+	path := filepath.Join(dir, EnvironmentFile)
+	if err := os.WriteFile(path+partial, append(text, '\n'), 0o644); err != nil {
+		return "", fmt.Errorf("write the environment of the run: %w", err)
+	}
+	if err := os.Rename(path+partial, path); err != nil {
+		return "", fmt.Errorf("write the environment of the run: %w", err)
+	}
+	return string(text), nil
+}

@@ -1,0 +1,176 @@
+package bench
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
+)
+
+// Result summarises the good, measured requests of one cell: those that were
+// no warm-up, had no error, were part of a valid visit and, with connections
+// reused, used one that was there. All times are milliseconds; what the
+// samples do not allow is nil.
+type Result struct {
+	Cell
+	Count  int `json:"count"`
+	Errors int `json:"errors"` // failed requests that would have counted
+
+	// First is the median of the first requests of each visit, which set up
+	// the connection and the session behind it.
+	First      *float64 `json:"first_ms"`
+	Min        *float64 `json:"min_ms"`
+	Mean       *float64 `json:"mean_ms"`
+	Stddev     *float64 `json:"stddev_ms"`
+	Median     *float64 `json:"median_ms"`
+	MedianLow  *float64 `json:"median_low_ms"` // 95 % interval from order statistics
+	MedianHigh *float64 `json:"median_high_ms"`
+	P90        *float64 `json:"p90_ms"` // from 100 samples on
+	P99        *float64 `json:"p99_ms"` // from 1000 samples on
+	Max        *float64 `json:"max_ms"`
+}
+
+// Comparison is what an arm's median is against the baseline's, with 95 %
+// intervals from a bootstrap of blocks.
+type Comparison struct {
+	Cell
+	Baseline       string   `json:"baseline"`
+	Difference     *float64 `json:"difference_ms"`
+	DifferenceLow  *float64 `json:"difference_low_ms"`
+	DifferenceHigh *float64 `json:"difference_high_ms"`
+	Ratio          *float64 `json:"ratio"`
+	RatioLow       *float64 `json:"ratio_low"`
+	RatioHigh      *float64 `json:"ratio_high"`
+}
+
+// Sample is one request with its place in the run.
+type Sample struct {
+	Cell
+	Block    int       // from 1
+	Attempt  int       // 1, or 2 for the repetition of an invalid visit
+	Valid    bool      // the links were as they should be before and after the visit
+	Position int       // of the cell within its visit, from 1
+	Sent     time.Time // by the clock of the client pod
+	load.Record
+}
+
+// failed tells whether the request would count but for its error.
+func (s Sample) failed() bool { return s.Valid && !s.Warmup && s.Error != "" }
+
+// counts tells whether the request is part of the summary.
+func (s Sample) counts() bool {
+	return s.Valid && !s.Warmup && s.Error == "" && (s.Reused || s.Connection == load.New)
+}
+
+// first tells whether the request set up its cell's session in a valid visit.
+func (s Sample) first() bool { return s.Valid && s.Seq == 0 && s.Error == "" }
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// byBlock returns the times of the samples of one cell that pass, one slice a
+// block. The samples are in order.
+func byBlock(samples []Sample, pass func(Sample) bool) map[Cell]map[int][]float64 {
+	cells := map[Cell]map[int][]float64{}
+	for _, s := range samples {
+		if !pass(s) {
+			continue
+		}
+		if cells[s.Cell] == nil {
+			cells[s.Cell] = map[int][]float64{}
+		}
+		cells[s.Cell][s.Block] = append(cells[s.Cell][s.Block], milliseconds(s.Total))
+	}
+	return cells
+}
+
+func flatten(blocks map[int][]float64) []float64 {
+	var all []float64
+	for _, values := range blocks {
+		all = append(all, values...)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// cells returns every cell of the plan, ordered by function, scenario,
+// connection and arm, as the plan names connections and sorts the rest.
+func (p Plan) cells() []Cell {
+	var all []Cell
+	for _, group := range p.groups() {
+		for _, scenario := range sortedKeys(p.Scenarios) {
+			for _, arm := range sortedKeys(p.Arms) {
+				all = append(all, Cell{Function: group.Function, Scenario: scenario, Connection: group.Connection, Arm: arm})
+			}
+		}
+	}
+	return all
+}
+
+// Summarize returns the result of every cell of the plan and the comparison of
+// every cell of another arm with the baseline.
+func Summarize(p Plan, samples []Sample) ([]Result, []Comparison) {
+	counted, first := byBlock(samples, Sample.counts), byBlock(samples, Sample.first)
+	failed := byBlock(samples, Sample.failed)
+	random := rand.New(rand.NewPCG(p.Seed, 1))
+	var results []Result
+	var comparisons []Comparison
+	for _, cell := range p.cells() {
+		result := Result{Cell: cell, Errors: len(flatten(failed[cell]))}
+		result.describe(flatten(counted[cell]), flatten(first[cell]))
+		results = append(results, result)
+		if cell.Arm != p.Baseline {
+			base := cell
+			base.Arm = p.Baseline
+			comparison := Comparison{Cell: cell, Baseline: p.Baseline}
+			comparison.describe(counted[cell], counted[base], random)
+			comparisons = append(comparisons, comparison)
+		}
+	}
+	return results, comparisons
+}
+
+// describe fills in the numbers from sorted times.
+func (r *Result) describe(times, first []float64) {
+	if len(first) > 0 {
+		r.First = new(quantile(first, 0.5))
+	}
+	r.Count = len(times)
+	if r.Count == 0 {
+		return
+	}
+	mean, deviation := meanAndDeviation(times)
+	r.Min, r.Max, r.Mean = new(times[0]), new(times[len(times)-1]), new(mean)
+	r.Median = new(quantile(times, 0.5))
+	if r.Count > 1 {
+		r.Stddev = new(deviation)
+	}
+	if low, high, ok := medianInterval(times); ok {
+		r.MedianLow, r.MedianHigh = new(low), new(high)
+	}
+	if enoughFor(r.Count, 90) {
+		r.P90 = new(quantile(times, 0.9))
+	}
+	if enoughFor(r.Count, 99) {
+		r.P99 = new(quantile(times, 0.99))
+	}
+}
+
+// describe fills in the numbers from the times of both arms by block.
+func (c *Comparison) describe(arm, base map[int][]float64, random *rand.Rand) {
+	if len(arm) == 0 || len(base) == 0 {
+		return
+	}
+	a, b := quantile(flatten(arm), 0.5), quantile(flatten(base), 0.5)
+	c.Difference, c.Ratio = new(a-b), new(a/b)
+	var values, bases [][]float64
+	for _, block := range sortedKeys(arm) {
+		if base[block] != nil {
+			values, bases = append(values, arm[block]), append(bases, base[block])
+		}
+	}
+	if difference, ratio, ok := bootstrap(values, bases, random); ok {
+		c.DifferenceLow, c.DifferenceHigh = new(difference.low), new(difference.high)
+		c.RatioLow, c.RatioHigh = new(ratio.low), new(ratio.high)
+	}
+}

@@ -1,0 +1,348 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/netem"
+)
+
+// Client runs jobs from where the calls come from.
+type Client interface {
+	Run(ctx context.Context, job load.Job) (load.Result, error)
+}
+
+// Links is what a run does to the emulated network. Links are named by id.
+type Links interface {
+	// Observe returns the profile that the link has now.
+	Observe(ctx context.Context, id string) (netem.Profile, error)
+	// Apply gives the link a profile.
+	Apply(ctx context.Context, id string, profile netem.Profile) error
+	// Verify measures the link and returns what it found as JSON-encodable
+	// data. An error says that the link is not what its profile says.
+	Verify(ctx context.Context, id string) (any, error)
+}
+
+// Runner has what a run needs beyond its plan.
+type Runner struct {
+	Client Client
+	Links  Links
+
+	// Dir is the folder of this run, which the run makes.
+	Dir string
+
+	// Environment describes where the run takes place, for the record.
+	Environment any
+
+	Now func() time.Time
+
+	// Progress, when set, is told before each visit.
+	Progress func(Progress)
+}
+
+// Progress is how far a run is.
+type Progress struct {
+	Visit    int // from 1
+	Visits   int
+	Scenario string
+	Left     time.Duration // estimated from the visits so far, 0 before the first one
+}
+
+// Report is what a run found.
+type Report struct {
+	Started, Finished time.Time
+	Results           []Result
+	Comparisons       []Comparison
+	InvalidVisits     int
+	SamplesFile       string
+	SamplesSHA256     string
+	Environment       string // JSON, as in the environment file
+}
+
+// restoreTimeout bounds how long a run that has ended sets its links back.
+const restoreTimeout = time.Minute
+
+// Run carries the plan out. However it ends, the links get back the profiles
+// they had before, and the folder keeps what was recorded.
+func (r Runner) Run(ctx context.Context, plan Plan) (report Report, err error) {
+	if err := plan.Validate(); err != nil {
+		return Report{}, err
+	}
+	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
+		return Report{}, fmt.Errorf("make the folder of the run: %w", err)
+	}
+	samples, err := newSampleWriter(r.Dir)
+	if err != nil {
+		return Report{}, err
+	}
+	run := &run{Runner: r, plan: plan, samples: samples}
+	run.record = record{Started: r.Now().UTC(), Plan: plan, Environment: r.Environment}
+	defer func() {
+		run.record.Finished = r.Now().UTC()
+		run.record.Completed = err == nil
+		digest, closeErr := samples.close()
+		text, recordErr := run.record.write(r.Dir)
+		report.Started, report.Finished = run.record.Started, run.record.Finished
+		report.SamplesFile, report.SamplesSHA256, report.Environment = samples.path, digest, text
+		report.InvalidVisits = run.invalid
+		err = errors.Join(err, closeErr, recordErr)
+	}()
+	if err := run.observeLinks(ctx); err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, run.restoreLinks(ctx)) }()
+	if err := run.callEveryArm(ctx); err != nil {
+		return report, err
+	}
+	if err := run.visitAll(ctx); err != nil {
+		return report, err
+	}
+	report.Results, report.Comparisons = Summarize(plan, run.taken)
+	return report, run.judge(report.Results)
+}
+
+// run is a Runner at work on a plan.
+type run struct {
+	Runner
+	plan    Plan
+	before  Scenario // the profiles of the links before the run
+	samples *sampleWriter
+	record  record
+	taken   []Sample
+	invalid int // visits whose links were off
+}
+
+func (r *run) observeLinks(ctx context.Context) error {
+	r.before = Scenario{}
+	for _, id := range r.plan.Links() {
+		profile, err := r.Links.Observe(ctx, id)
+		if err != nil {
+			return fmt.Errorf("read link %q before the run: %w", id, err)
+		}
+		r.before[id] = profile
+	}
+	return nil
+}
+
+// restoreLinks works after ctx has ended, too.
+func (r *run) restoreLinks(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTimeout)
+	defer cancel()
+	var problems []error
+	for _, id := range sortedKeys(r.before) {
+		if err := r.Links.Apply(ctx, id, r.before[id]); err != nil {
+			problems = append(problems, fmt.Errorf("set link %q back: %w", id, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// A path may take a moment to carry its first request after it was set up.
+const (
+	firstCallPatience = 30 * time.Second
+	firstCallPause    = time.Second
+)
+
+// callEveryArm makes sure that each arm reaches each function before anything
+// is measured.
+func (r *run) callEveryArm(ctx context.Context) error {
+	for _, arm := range sortedKeys(r.plan.Arms) {
+		for _, function := range sortedKeys(r.plan.Functions) {
+			cell := Cell{Arm: arm, Function: function, Connection: load.New}
+			if err := r.firstCall(ctx, cell); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *run) firstCall(ctx context.Context, cell Cell) error {
+	job := r.plan.job(cell, 0, 1)
+	for deadline := r.Now().Add(firstCallPatience); ; {
+		result, err := r.Client.Run(ctx, job)
+		if err != nil {
+			return err
+		}
+		got := result.Records[0]
+		if got.Error == "" {
+			return nil
+		}
+		if !r.Now().Before(deadline) {
+			return fmt.Errorf("arm %q does not reach function %q at %s before the run: %s", cell.Arm, cell.Function, job.URL, describeFailure(got))
+		}
+		select {
+		case <-time.After(firstCallPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// describeFailure words what became of a failed request.
+func describeFailure(record load.Record) string {
+	if record.Error == load.StatusError {
+		return fmt.Sprintf("it was answered %s", record.Detail)
+	}
+	return fmt.Sprintf("%s (%s)", record.Error, record.Detail)
+}
+
+func (r *run) visitAll(ctx context.Context) error {
+	schedule := r.plan.Schedule()
+	valid := map[string]bool{}
+	for i, visit := range schedule {
+		if r.Progress != nil {
+			r.Progress(r.progress(i, len(schedule), visit.Scenario))
+		}
+		for attempt := 1; attempt <= 2; attempt++ {
+			ok, err := r.visit(ctx, visit, attempt)
+			if err != nil {
+				return err
+			}
+			if ok {
+				valid[visit.Scenario] = true
+				break
+			}
+			r.invalid++
+		}
+	}
+	for _, scenario := range sortedKeys(r.plan.Scenarios) {
+		if !valid[scenario] {
+			return fmt.Errorf("scenario %q has no measurement, since its links were off at every visit; the last time: %s", scenario, r.record.lastProblem(scenario))
+		}
+	}
+	return nil
+}
+
+func (r *run) progress(done, all int, scenario string) Progress {
+	p := Progress{Visit: done + 1, Visits: all, Scenario: scenario}
+	if done > 0 {
+		p.Left = r.Now().Sub(r.record.Started) / time.Duration(done) * time.Duration(all-done)
+	}
+	return p
+}
+
+// visit measures the cells of one visit and tells whether the links were as
+// they should be before and after.
+func (r *run) visit(ctx context.Context, visit Visit, attempt int) (valid bool, err error) {
+	entry := visitRecord{Block: visit.Block, Scenario: visit.Scenario, Attempt: attempt, Started: r.Now().UTC()}
+	defer func() {
+		entry.Valid = valid
+		r.record.Visits = append(r.record.Visits, entry)
+	}()
+	if err := r.setLinks(ctx, visit.Scenario); err != nil {
+		return false, err
+	}
+	var good bool
+	if entry.Before, good, err = r.checkLinks(ctx); err != nil || !good {
+		return false, err
+	}
+	var samples []Sample
+	defer func() {
+		for i := range samples {
+			samples[i].Valid = valid
+		}
+		r.taken = append(r.taken, samples...)
+		err = errors.Join(err, r.samples.write(samples))
+	}()
+	for position, cell := range visit.Cells {
+		result, err := r.Client.Run(ctx, r.plan.job(cell, r.plan.Warmup, visit.Requests))
+		if err != nil {
+			return false, fmt.Errorf("measure %s: %w", cell, err)
+		}
+		entry.Collections += int(result.Collections)
+		for _, record := range result.Records {
+			samples = append(samples, Sample{
+				Cell: cell, Block: visit.Block, Attempt: attempt, Position: position + 1,
+				Sent: result.Started.Add(record.Start), Record: record,
+			})
+		}
+		if err := allFailed(cell, result.Records); err != nil {
+			return false, err
+		}
+	}
+	entry.After, good, err = r.checkLinks(ctx)
+	return good, err
+}
+
+// allFailed is an error when no request of a job was good. Going on would only
+// collect more of the same.
+func allFailed(cell Cell, records []load.Record) error {
+	for _, record := range records {
+		if record.Error == "" {
+			return nil
+		}
+	}
+	return fmt.Errorf("all %d requests of %s failed; the last one: %s", len(records), cell, describeFailure(records[len(records)-1]))
+}
+
+func (r *run) setLinks(ctx context.Context, scenario string) error {
+	for _, id := range sortedKeys(r.before) {
+		if err := r.Links.Apply(ctx, id, r.profile(scenario, id)); err != nil {
+			return fmt.Errorf("set link %q for scenario %q: %w", id, scenario, err)
+		}
+	}
+	return nil
+}
+
+// profile is what a link has during a scenario.
+func (r *run) profile(scenario, link string) netem.Profile {
+	if profile, ok := r.plan.Scenarios[scenario][link]; ok {
+		return profile
+	}
+	return r.before[link]
+}
+
+// checkLinks reads every link back and verifies it.
+func (r *run) checkLinks(ctx context.Context) (checks []linkCheck, good bool, err error) {
+	good = true
+	for _, id := range sortedKeys(r.before) {
+		profile, err := r.Links.Observe(ctx, id)
+		if err != nil {
+			return checks, false, fmt.Errorf("read link %q back: %w", id, err)
+		}
+		check := linkCheck{Link: id, Profile: profile}
+		measured, err := r.Links.Verify(ctx, id)
+		if ctx.Err() != nil {
+			return checks, false, context.Cause(ctx)
+		}
+		check.Measured = measured
+		if err != nil {
+			good, check.Problem = false, err.Error()
+		}
+		checks = append(checks, check)
+	}
+	return checks, good, nil
+}
+
+// judge fails a run with a cell that failed too often or never did what its
+// connection mode says.
+func (r *run) judge(results []Result) error {
+	var problems []error
+	for _, result := range results {
+		all := result.Count + result.Errors
+		ratio := float64(result.Errors) / float64(max(all, 1))
+		switch {
+		case ratio > r.plan.MaxErrorRatio:
+			problems = append(problems, fmt.Errorf("%d of %d requests of %s failed, a share above %g; the last one: %s",
+				result.Errors, all, result.Cell, r.plan.MaxErrorRatio, r.lastFailure(result.Cell)))
+		case result.Count == 0:
+			problems = append(problems, fmt.Errorf("no request of %s used a connection that was kept; the server closes connections, or sooner than the think time of %s ends", result.Cell, r.plan.ThinkTime))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (r *run) lastFailure(cell Cell) string {
+	last := ""
+	for _, s := range r.taken {
+		if s.Cell == cell && s.failed() {
+			last = describeFailure(s.Record)
+		}
+	}
+	return last
+}
