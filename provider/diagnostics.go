@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 )
 
 // addFailure words every error of a resource's work: what could not be done,
@@ -27,4 +28,12 @@ func configured(data any, diags *diag.Diagnostics) *providerData {
 		diags.AddError("Unable to Configure Resource", fmt.Sprintf("The provider handed over %T. This is a bug in the provider; please report it.", data))
 	}
 	return typed
+}
+
+// addAttributeFailure words what is wrong with one value. It does nothing for
+// nil.
+func addAttributeFailure(diags *diag.Diagnostics, at path.Path, err error) {
+	if err != nil {
+		diags.AddAttributeError(at, "Invalid Value", fmt.Sprintf("%s: %s.", at, err))
+	}
 }

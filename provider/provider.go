@@ -88,6 +88,9 @@ func (p *testbedProvider) Configure(ctx context.Context, req provider.ConfigureR
 
 func (p *testbedProvider) Resources(context.Context) []func() resource.Resource {
 	return []func() resource.Resource{
+		newNetworkResource,
+		newNetemProfileResource,
+		newLinkResource,
 		newNebulaCAResource,
 		newNebulaLighthouseResource,
 		newNebulaNodeResource,

@@ -9,6 +9,7 @@
 package underlay
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -71,19 +72,39 @@ var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // Validate reports what is wrong with the network.
 func (s Spec) Validate() error {
+	if err := CheckName(s.Name); err != nil {
+		return err
+	}
+	if err := CheckCIDR(s.CIDR); err != nil {
+		return err
+	}
 	least := 576
 	if s.CIDR.Addr().Is6() {
 		least = 1280
 	}
+	if s.MTU < least || s.MTU > 65535 {
+		return fmt.Errorf("an mtu of %d bytes is out of range; write from %d to 65535", s.MTU, least)
+	}
+	return nil
+}
+
+// CheckName reports a name that no network can have.
+func CheckName(name string) error {
+	if !namePattern.MatchString(name) {
+		return fmt.Errorf("%q is not a name; write up to 63 lower-case letters, digits and inner hyphens", name)
+	}
+	return nil
+}
+
+// CheckCIDR reports a range that no network can have.
+func CheckCIDR(cidr netip.Prefix) error {
 	switch {
-	case !namePattern.MatchString(s.Name):
-		return fmt.Errorf("name %q: write up to 63 lower-case letters, digits and inner hyphens", s.Name)
-	case !s.CIDR.IsValid():
-		return fmt.Errorf("cidr: write a network, for example \"198.18.0.0/24\"")
-	case s.CIDR.Masked() != s.CIDR:
-		return fmt.Errorf("cidr %s has host bits set; write %s", s.CIDR, s.CIDR.Masked())
-	case s.MTU < least || s.MTU > 65535:
-		return fmt.Errorf("mtu %d: write from %d to 65535 bytes", s.MTU, least)
+	case !cidr.IsValid():
+		return errors.New("a range is missing; write for example \"198.18.0.0/24\"")
+	case cidr.Masked() != cidr:
+		return fmt.Errorf("%s is an address in a range; write the range, %s", cidr, cidr.Masked())
+	case cidr.Addr().BitLen()-cidr.Bits() < 1:
+		return fmt.Errorf("%s has room for one host only; write a wider range", cidr)
 	}
 	return nil
 }

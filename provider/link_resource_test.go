@@ -1,0 +1,180 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
+	"github.com/hashicorp/terraform-plugin-testing/knownvalue"
+	"github.com/hashicorp/terraform-plugin-testing/plancheck"
+	"github.com/hashicorp/terraform-plugin-testing/statecheck"
+	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/agent"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/datadir"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/underlay"
+)
+
+const testLink = "testbed_link.this"
+
+// attach gives a network two hosts that are nothing but network namespaces,
+// which is all that an unverified link needs.
+func attach(t *testing.T, dir datadir.Dir, network string, hosts map[string]string) {
+	t.Helper()
+	client, err := underlay.Open(dir, network)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, address := range hosts {
+		namespace := exec.Command("sleep", "infinity")
+		namespace.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+		if err := namespace.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = namespace.Process.Kill()
+			_ = namespace.Wait()
+		})
+		port := underlay.Port{Host: host, Namespace: fmt.Sprintf("/proc/%d/ns/net", namespace.Process.Pid), Device: "eth0", Address: netip.MustParsePrefix(address)}
+		if err := client.Attach(t.Context(), port); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// expectDrift checks that the plan shows a value that was changed by hand.
+type expectDrift struct{ address, attribute, value string }
+
+func (e expectDrift) CheckPlan(_ context.Context, req plancheck.CheckPlanRequest, resp *plancheck.CheckPlanResponse) {
+	for _, change := range req.Plan.ResourceChanges {
+		before, ok := change.Change.Before.(map[string]any)
+		if change.Address == e.address && ok && before[e.attribute] == e.value {
+			return
+		}
+	}
+	resp.Error = fmt.Errorf("the plan does not show %s of %s as %s", e.attribute, e.address, e.value)
+}
+
+func TestAccLink(t *testing.T) {
+	preCheck(t)
+	dir := datadir.Dir(t.TempDir())
+	base := providerConfig(string(dir)) + `
+resource "testbed_network" "wan" {
+  name = "wan"
+  cidr = "198.18.21.0/24"
+}
+`
+	config := func(profile string) string {
+		return base + netemProfileConfig(profile) + `
+resource "testbed_link" "this" {
+  network = testbed_network.wan.name
+  between = ["local://edge", "local://cloud"]
+  profile = testbed_netem_profile.this.json
+}
+`
+	}
+	profile := func(text string) []statecheck.StateCheck {
+		return []statecheck.StateCheck{
+			statecheck.ExpectKnownValue(testLink, tfjsonpath.New("profile"), knownvalue.StringExact(text)),
+			statecheck.ExpectKnownValue(testLink, tfjsonpath.New("id"), knownvalue.StringExact("wan/edge/cloud")),
+			statecheck.ExpectKnownValue(testLink, tfjsonpath.New("measured"), knownvalue.Null()),
+		}
+	}
+	action := func(action plancheck.ResourceActionType) resource.ConfigPlanChecks {
+		return resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{plancheck.ExpectResourceAction(testLink, action)}}
+	}
+	// byHand runs the command that a person would.
+	byHand := func(args ...string) {
+		t.Helper()
+		program, err := agent.Install(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		args = append([]string{"underlay", "set", string(dir), "wan"}, args...)
+		if output, err := exec.Command(program, args...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, output)
+		}
+	}
+	resource.Test(t, resource.TestCase{
+		ProtoV6ProviderFactories: factories(),
+		Steps: []resource.TestStep{
+			{Config: base},
+			{
+				Config:      config(`rtt = "10ms"`),
+				ExpectError: wrapped(`is not attached to network "wan"; attach it`),
+			},
+			{
+				PreConfig:         func() { attach(t, dir, "wan", map[string]string{"edge": "198.18.21.1/24", "cloud": "198.18.21.2/24"}) },
+				Config:            config(`rtt = "10ms"`),
+				ConfigPlanChecks:  action(plancheck.ResourceActionCreate),
+				ConfigStateChecks: profile(`{"delay":"5ms"}`),
+			},
+			{
+				Config:           config(`rtt = "10ms"`),
+				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{plancheck.ExpectEmptyPlan()}},
+			},
+			{
+				ResourceName:      testLink,
+				ImportState:       true,
+				ImportStateId:     "wan/edge/cloud",
+				ImportStateVerify: true,
+			},
+			{
+				Config:            config(`delay = "20ms"`),
+				ConfigPlanChecks:  action(plancheck.ResourceActionUpdate),
+				ConfigStateChecks: profile(`{"delay":"20ms"}`),
+			},
+			{
+				// Someone changes one direction: the plan shows it, apply repairs it.
+				PreConfig: func() { byHand("cloud", "edge", `{"delay":"1ms"}`) },
+				Config:    config(`delay = "20ms"`),
+				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
+					plancheck.ExpectResourceAction(testLink, plancheck.ResourceActionUpdate),
+					expectDrift{testLink, "profile", `{"forward":{"delay":"20ms"},"reverse":{"delay":"1ms"}}`},
+				}},
+				ConfigStateChecks: profile(`{"delay":"20ms"}`),
+			},
+			{
+				// Someone removes both.
+				PreConfig: func() {
+					byHand("cloud", "edge")
+					byHand("edge", "cloud")
+				},
+				Config:            config(`delay = "20ms"`),
+				ConfigPlanChecks:  action(plancheck.ResourceActionCreate),
+				ConfigStateChecks: profile(`{"delay":"20ms"}`),
+			},
+		},
+	})
+}
+
+func TestLinkInvalid(t *testing.T) {
+	for _, test := range []struct{ name, between, profile, text string }{
+		{"one host", `["local://edge"]`, `{}`, `must contain at least 2 elements and at most 2 elements`},
+		{"host twice", `["local://edge", "local://edge"]`, `{}`, `duplicate`},
+		{"no local host", `["local://edge", "edge"]`, `{}`, `write the url of a testbed_local_host`},
+		{"no profile", `["local://edge", "local://cloud"]`, `edge`, `use the json attribute of a testbed_netem_profile`},
+		{"bad profile", `["local://edge", "local://cloud"]`, `{\"delay\":\"5\"}`, `has no unit`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			resource.UnitTest(t, resource.TestCase{
+				ProtoV6ProviderFactories: factories(),
+				Steps: []resource.TestStep{{
+					Config: fmt.Sprintf(`
+resource "testbed_link" "this" {
+  network = "wan"
+  between = %s
+  profile = "%s"
+}
+`, test.between, test.profile),
+					PlanOnly:    true,
+					ExpectError: wrapped(test.text),
+				}},
+			})
+		})
+	}
+}
