@@ -45,6 +45,7 @@ type testbedModel struct {
 type providerData struct {
 	// dataDir is an absolute path.
 	dataDir string
+	version string
 	hosts   host.Opener
 	overlay *nebula.Overlay
 }
@@ -72,7 +73,7 @@ func (p *testbedProvider) Configure(ctx context.Context, req provider.ConfigureR
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	data := &providerData{dataDir: defaultDataDir, overlay: nebula.NewOverlay(time.Now)}
+	data := &providerData{dataDir: defaultDataDir, version: p.version, overlay: nebula.NewOverlay(time.Now)}
 	if dir := model.DataDir.ValueString(); dir != "" {
 		if !filepath.IsAbs(dir) {
 			resp.Diagnostics.AddAttributeError(path.Root("data_dir"), "Invalid Data Folder",
@@ -88,6 +89,7 @@ func (p *testbedProvider) Configure(ctx context.Context, req provider.ConfigureR
 
 func (p *testbedProvider) Resources(context.Context) []func() resource.Resource {
 	return []func() resource.Resource{
+		newBenchmarkRunResource,
 		newNetworkResource,
 		newNetemProfileResource,
 		newLinkResource,

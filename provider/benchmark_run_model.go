@@ -1,0 +1,348 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/site"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/link"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/netem"
+)
+
+type benchmarkRunModel struct {
+	Name           types.String         `tfsdk:"name"`
+	Client         types.Object         `tfsdk:"client"`
+	Functions      types.Map            `tfsdk:"functions"`
+	Arms           types.Map            `tfsdk:"arms"`
+	Baseline       types.String         `tfsdk:"baseline"`
+	Scenarios      types.Map            `tfsdk:"scenarios"`
+	Connections    types.Set            `tfsdk:"connections"`
+	Requests       types.Int64          `tfsdk:"requests"`
+	Warmup         types.Int64          `tfsdk:"warmup"`
+	Blocks         types.Int64          `tfsdk:"blocks"`
+	ThinkTime      timetypes.GoDuration `tfsdk:"think_time"`
+	Timeout        timetypes.GoDuration `tfsdk:"timeout"`
+	ConnectTimeout timetypes.GoDuration `tfsdk:"connect_timeout"`
+	Seed           types.Int64          `tfsdk:"seed"`
+	MaxErrorRatio  types.Float64        `tfsdk:"max_error_ratio"`
+	Verify         types.Object         `tfsdk:"verify"`
+	Describe       types.Set            `tfsdk:"describe"`
+	Triggers       types.Map            `tfsdk:"triggers"`
+	ResultsDir     types.String         `tfsdk:"results_dir"`
+	KeepResults    types.Bool           `tfsdk:"keep_results"`
+	Timeouts       timeouts.Value       `tfsdk:"timeouts"`
+
+	ID            types.String `tfsdk:"id"`
+	Started       types.String `tfsdk:"started"`
+	Finished      types.String `tfsdk:"finished"`
+	Results       types.List   `tfsdk:"results"`
+	Comparisons   types.List   `tfsdk:"comparisons"`
+	SamplesFile   types.String `tfsdk:"samples_file"`
+	SamplesSHA256 types.String `tfsdk:"samples_sha256"`
+	Environment   types.String `tfsdk:"environment"`
+	InvalidBlocks types.Int64  `tfsdk:"invalid_blocks"`
+}
+
+type benchmarkClientModel struct {
+	Cluster   types.String `tfsdk:"cluster"`
+	Namespace types.String `tfsdk:"namespace"`
+	Image     types.String `tfsdk:"image"`
+}
+
+type benchmarkFunctionModel struct {
+	PayloadBytes types.Int64 `tfsdk:"payload_bytes"`
+	Echo         types.Bool  `tfsdk:"echo"`
+}
+
+type benchmarkArmModel struct {
+	URLs types.Map    `tfsdk:"urls"`
+	Path types.String `tfsdk:"path"`
+}
+
+type benchmarkScenarioModel struct {
+	Profiles types.Map `tfsdk:"profiles"`
+}
+
+type benchmarkVerifyModel struct {
+	Packets       types.Int64          `tfsdk:"packets"`
+	RTTTolerance  timetypes.GoDuration `tfsdk:"rtt_tolerance"`
+	LossTolerance types.Float64        `tfsdk:"loss_tolerance"`
+}
+
+// validate reports what is wrong with the part of a configuration that is
+// known.
+func (m *benchmarkRunModel) validate(ctx context.Context, diags *diag.Diagnostics) {
+	m.validateArms(ctx, diags)
+	m.validateScenarios(ctx, diags)
+	requests, blocks := int64OrDefault(m.Requests, 100), int64OrDefault(m.Blocks, 5)
+	if requests < blocks && !m.Requests.IsUnknown() && !m.Blocks.IsUnknown() {
+		diags.AddAttributeError(path.Root("requests"), "Too Few Requests",
+			fmt.Sprintf("%d requests cannot be spread over %d blocks. Each block needs one at least: raise requests or lower blocks.", requests, blocks))
+	}
+	for name, value := range map[string]timetypes.GoDuration{"think_time": m.ThinkTime, "timeout": m.Timeout, "connect_timeout": m.ConnectTimeout} {
+		if value.IsNull() || value.IsUnknown() {
+			continue
+		}
+		duration, more := value.ValueGoDuration()
+		diags.Append(more...)
+		if duration < 0 || duration == 0 && name != "think_time" {
+			diags.AddAttributeError(path.Root(name), "Invalid Duration", fmt.Sprintf("%s is %s. Write a duration above zero, for example \"5s\".", name, value.ValueString()))
+		}
+	}
+}
+
+// int64OrDefault returns the value that a configuration will have after its
+// default is filled in.
+func int64OrDefault(value types.Int64, byDefault int64) int64 {
+	if value.IsNull() {
+		return byDefault
+	}
+	return value.ValueInt64()
+}
+
+func (m *benchmarkRunModel) validateArms(ctx context.Context, diags *diag.Diagnostics) {
+	if m.Arms.IsUnknown() {
+		return
+	}
+	if baseline := m.Baseline; !baseline.IsUnknown() {
+		name := "direct"
+		if !baseline.IsNull() {
+			name = baseline.ValueString()
+		}
+		if _, ok := m.Arms.Elements()[name]; !ok {
+			diags.AddAttributeError(path.Root("baseline"), "Unknown Baseline",
+				fmt.Sprintf("The baseline %q is not one of the arms. Name an arm that the others are compared with.", name))
+		}
+	}
+	for name, value := range m.Arms.Elements() {
+		var arm benchmarkArmModel
+		if !decode(ctx, value, &arm, diags) || arm.URLs.IsUnknown() || m.Functions.IsUnknown() {
+			continue
+		}
+		at := path.Root("arms").AtMapKey(name).AtName("urls")
+		for function := range m.Functions.Elements() {
+			if _, ok := arm.URLs.Elements()[function]; !ok {
+				diags.AddAttributeError(at, "Missing URL", fmt.Sprintf("The arm %q has no URL for the function %q. Add one, or remove the function.", name, function))
+			}
+		}
+		for function, value := range arm.URLs.Elements() {
+			url, ok := value.(types.String)
+			if !ok || url.IsUnknown() {
+				continue
+			}
+			job := load.Job{URL: url.ValueString(), Connection: load.New, Requests: 1, Timeout: time.Second, ConnectTimeout: time.Second}
+			if err := job.Validate(); err != nil {
+				diags.AddAttributeError(at.AtMapKey(function), "Invalid URL", fmt.Sprintf("%q is no URL of a function. Write one like \"http://198.19.0.12:30080/\".", url.ValueString()))
+			}
+		}
+	}
+}
+
+func (m *benchmarkRunModel) validateScenarios(ctx context.Context, diags *diag.Diagnostics) {
+	for name, value := range m.Scenarios.Elements() {
+		var scenario benchmarkScenarioModel
+		if !decode(ctx, value, &scenario, diags) {
+			continue
+		}
+		for id, value := range scenario.Profiles.Elements() {
+			at := path.Root("scenarios").AtMapKey(name).AtName("profiles").AtMapKey(id)
+			if _, err := link.Parse(id); err != nil {
+				diags.AddAttributeError(at, "Invalid Link", "The link "+err.Error()+", the id of a testbed_link.")
+			}
+			text, ok := value.(types.String)
+			if !ok || text.IsUnknown() {
+				continue
+			}
+			if _, err := netem.Parse([]byte(text.ValueString())); err != nil {
+				diags.AddAttributeError(at, "Invalid Profile", "Cannot "+err.Error()+".")
+			}
+		}
+	}
+}
+
+// decode reads a nested value unless it is unknown as a whole.
+func decode(ctx context.Context, value attr.Value, into any, diags *diag.Diagnostics) bool {
+	object, ok := value.(types.Object)
+	if !ok || object.IsUnknown() || object.IsNull() {
+		return false
+	}
+	more := object.As(ctx, into, basetypes.ObjectAsOptions{})
+	diags.Append(more...)
+	return !more.HasError()
+}
+
+// spec returns the plan of a configuration that is known as a whole, and where
+// it is carried out.
+func (m *benchmarkRunModel) spec(ctx context.Context, diags *diag.Diagnostics) (bench.Plan, site.Options) {
+	plan := bench.Plan{
+		Name:           m.Name.ValueString(),
+		Functions:      map[string]bench.Function{},
+		Arms:           map[string]bench.Arm{},
+		Baseline:       m.Baseline.ValueString(),
+		Scenarios:      map[string]bench.Scenario{},
+		Requests:       int(m.Requests.ValueInt64()),
+		Warmup:         int(m.Warmup.ValueInt64()),
+		Blocks:         int(m.Blocks.ValueInt64()),
+		Seed:           uint64(m.Seed.ValueInt64()),
+		ThinkTime:      durationOf(m.ThinkTime, diags),
+		Timeout:        durationOf(m.Timeout, diags),
+		ConnectTimeout: durationOf(m.ConnectTimeout, diags),
+		MaxErrorRatio:  m.MaxErrorRatio.ValueFloat64(),
+	}
+	for name, value := range m.Functions.Elements() {
+		var function benchmarkFunctionModel
+		if decode(ctx, value, &function, diags) {
+			plan.Functions[name] = bench.Function{PayloadBytes: int(function.PayloadBytes.ValueInt64()), Echo: function.Echo.ValueBool()}
+		}
+	}
+	for name, value := range m.Arms.Elements() {
+		var arm benchmarkArmModel
+		if decode(ctx, value, &arm, diags) {
+			urls := map[string]string{}
+			diags.Append(arm.URLs.ElementsAs(ctx, &urls, false)...)
+			plan.Arms[name] = bench.Arm{URLs: urls, Path: arm.Path.ValueString()}
+		}
+	}
+	for name, value := range m.Scenarios.Elements() {
+		var scenario benchmarkScenarioModel
+		if decode(ctx, value, &scenario, diags) {
+			plan.Scenarios[name] = scenario.profiles(ctx, diags)
+		}
+	}
+	// A set has no order; the results have that of the list of modes.
+	var chosen []string
+	diags.Append(m.Connections.ElementsAs(ctx, &chosen, false)...)
+	for _, connection := range load.Connections() {
+		for _, name := range chosen {
+			if name == string(connection) {
+				plan.Connections = append(plan.Connections, connection)
+			}
+		}
+	}
+	return plan, m.options(ctx, diags)
+}
+
+func (m *benchmarkScenarioModel) profiles(ctx context.Context, diags *diag.Diagnostics) bench.Scenario {
+	var texts map[string]string
+	diags.Append(m.Profiles.ElementsAs(ctx, &texts, false)...)
+	scenario := bench.Scenario{}
+	for id, text := range texts {
+		profile, err := netem.Parse([]byte(text))
+		if err != nil {
+			diags.AddAttributeError(path.Root("scenarios"), "Invalid Profile", "Cannot "+err.Error()+".")
+		}
+		scenario[id] = profile
+	}
+	return scenario
+}
+
+func (m *benchmarkRunModel) options(ctx context.Context, diags *diag.Diagnostics) site.Options {
+	var client benchmarkClientModel
+	decode(ctx, m.Client, &client, diags)
+	options := site.Options{
+		Cluster:      client.Cluster.ValueString(),
+		Namespace:    client.Namespace.ValueString(),
+		Image:        client.Image.ValueString(),
+		Others:       stringsOf(ctx, m.Describe, diags),
+		Verification: link.Verification{Packets: 25},
+	}
+	var verify benchmarkVerifyModel
+	if decode(ctx, m.Verify, &verify, diags) {
+		options.Verification = link.Verification{
+			Packets:       int(verify.Packets.ValueInt64()),
+			RTTTolerance:  durationOf(verify.RTTTolerance, diags),
+			LossTolerance: verify.LossTolerance.ValueFloat64() / 100,
+		}
+	}
+	return options
+}
+
+// durationOf returns a duration, 0 when it is null.
+func durationOf(value timetypes.GoDuration, diags *diag.Diagnostics) time.Duration {
+	if value.IsNull() {
+		return 0
+	}
+	duration, more := value.ValueGoDuration()
+	diags.Append(more...)
+	return duration
+}
+
+// set takes over what a run found.
+func (m *benchmarkRunModel) set(ctx context.Context, report bench.Report) diag.Diagnostics {
+	var diags diag.Diagnostics
+	m.Started = types.StringValue(report.Started.Format(time.RFC3339))
+	m.Finished = types.StringValue(report.Finished.Format(time.RFC3339))
+	m.SamplesFile = types.StringValue(report.SamplesFile)
+	m.SamplesSHA256 = types.StringValue(report.SamplesSHA256)
+	m.Environment = types.StringValue(report.Environment)
+	m.InvalidBlocks = types.Int64Value(int64(report.InvalidVisits))
+	var results, comparisons []map[string]attr.Value
+	for _, result := range report.Results {
+		results = append(results, resultValues(result))
+	}
+	for _, comparison := range report.Comparisons {
+		comparisons = append(comparisons, comparisonValues(comparison))
+	}
+	m.Results = objectList(benchmarkResultAttributes(), results, &diags)
+	m.Comparisons = objectList(benchmarkComparisonAttributes(), comparisons, &diags)
+	return diags
+}
+
+func cellValues(cell bench.Cell) map[string]attr.Value {
+	return map[string]attr.Value{
+		"function":   types.StringValue(cell.Function),
+		"scenario":   types.StringValue(cell.Scenario),
+		"connection": types.StringValue(string(cell.Connection)),
+		"arm":        types.StringValue(cell.Arm),
+	}
+}
+
+func resultValues(r bench.Result) map[string]attr.Value {
+	values := cellValues(r.Cell)
+	values["count"], values["errors"] = types.Int64Value(int64(r.Count)), types.Int64Value(int64(r.Errors))
+	values["first_ms"], values["min_ms"], values["max_ms"] = types.Float64PointerValue(r.First), types.Float64PointerValue(r.Min), types.Float64PointerValue(r.Max)
+	values["mean_ms"], values["stddev_ms"] = types.Float64PointerValue(r.Mean), types.Float64PointerValue(r.Stddev)
+	values["median_ms"] = types.Float64PointerValue(r.Median)
+	values["median_low_ms"], values["median_high_ms"] = types.Float64PointerValue(r.MedianLow), types.Float64PointerValue(r.MedianHigh)
+	values["p90_ms"], values["p99_ms"] = types.Float64PointerValue(r.P90), types.Float64PointerValue(r.P99)
+	return values
+}
+
+func comparisonValues(c bench.Comparison) map[string]attr.Value {
+	values := cellValues(c.Cell)
+	values["baseline"] = types.StringValue(c.Baseline)
+	values["difference_ms"] = types.Float64PointerValue(c.Difference)
+	values["difference_low_ms"], values["difference_high_ms"] = types.Float64PointerValue(c.DifferenceLow), types.Float64PointerValue(c.DifferenceHigh)
+	values["ratio"] = types.Float64PointerValue(c.Ratio)
+	values["ratio_low"], values["ratio_high"] = types.Float64PointerValue(c.RatioLow), types.Float64PointerValue(c.RatioHigh)
+	return values
+}
+
+// objectList makes the value of a list of nested attributes.
+func objectList(attributes map[string]schema.Attribute, elements []map[string]attr.Value, diags *diag.Diagnostics) types.List {
+	kinds := map[string]attr.Type{}
+	for name, attribute := range attributes {
+		kinds[name] = attribute.GetType()
+	}
+	var objects []attr.Value
+	for _, values := range elements {
+		object, more := types.ObjectValue(kinds, values)
+		diags.Append(more...)
+		objects = append(objects, object)
+	}
+	list, more := types.ListValue(types.ObjectType{AttrTypes: kinds}, objects)
+	diags.Append(more...)
+	return list
+}

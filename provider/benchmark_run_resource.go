@@ -1,0 +1,437 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
+	"github.com/hashicorp/terraform-plugin-framework-validators/float64validator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/float64default"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/float64planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/listplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/mapplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/objectplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/setdefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/setplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-log/tflog"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/site"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/datadir"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
+)
+
+var (
+	_ resource.ResourceWithConfigure      = (*benchmarkRunResource)(nil)
+	_ resource.ResourceWithValidateConfig = (*benchmarkRunResource)(nil)
+)
+
+// benchmarkRunTimeout is how long a run may take.
+const benchmarkRunTimeout = time.Hour
+
+type benchmarkRunResource struct {
+	data *providerData
+}
+
+func newBenchmarkRunResource() resource.Resource { return &benchmarkRunResource{} }
+
+func (r *benchmarkRunResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_benchmark_run"
+}
+
+func (r *benchmarkRunResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	attributes := benchmarkRunPlanAttributes()
+	for name, attribute := range benchmarkRunResultAttributes() {
+		attributes[name] = attribute
+	}
+	attributes["timeouts"] = timeouts.Attributes(ctx, timeouts.Opts{
+		Create:            true,
+		CreateDescription: "How long the run may take, as a Go duration; `1h` by default.",
+	})
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "Measures response times: calls functions from a pod of one cluster, over every arm, in every scenario, and keeps what each request took. " +
+			"A run is a record: it is made once, and a change of its definition makes a new one. Import has no meaning for it.",
+		Attributes: attributes,
+	}
+}
+
+// benchmarkRunPlanAttributes define the run. A change of any makes a new one.
+func benchmarkRunPlanAttributes() map[string]schema.Attribute {
+	replaceString := []planmodifier.String{stringplanmodifier.RequiresReplace()}
+	replaceInt := []planmodifier.Int64{int64planmodifier.RequiresReplace()}
+	replaceMap := []planmodifier.Map{mapplanmodifier.RequiresReplace()}
+	atLeastOne := []validator.Map{mapvalidator.SizeAtLeast(1)}
+	return map[string]schema.Attribute{
+		"name": schema.StringAttribute{
+			Required:            true,
+			PlanModifiers:       replaceString,
+			Validators:          []validator.String{stringvalidator.RegexMatches(regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$`), "a run's name has up to 40 lower-case letters, digits and inner hyphens, since it is part of a pod's name")},
+			MarkdownDescription: "Name of the run, up to 40 lower-case letters, digits and hyphens. Two runs at the same time in one namespace need two names.",
+		},
+		"client": schema.SingleNestedAttribute{
+			Required:            true,
+			PlanModifiers:       []planmodifier.Object{objectplanmodifier.RequiresReplace()},
+			MarkdownDescription: "Where the calls come from: a pod, since fabrics identify their clients by it.",
+			Attributes: map[string]schema.Attribute{
+				"cluster": schema.StringAttribute{
+					Required:            true,
+					MarkdownDescription: "URL of the calling cluster, for example `k3s+local://edge`.",
+				},
+				"namespace": schema.StringAttribute{
+					Optional: true, Computed: true, Default: stringdefault.StaticString("default"),
+					MarkdownDescription: "Namespace of the pod, `default` by default.",
+				},
+				"image": schema.StringAttribute{
+					Optional:            true,
+					MarkdownDescription: "Image of the load generator, the testbed's agent; needed only for clusters that are no k3s of this testbed, which the provider cannot load its own image into.",
+				},
+			},
+		},
+		"functions": schema.MapNestedAttribute{
+			Required:            true,
+			PlanModifiers:       replaceMap,
+			Validators:          atLeastOne,
+			MarkdownDescription: "How each function is called, by the function's name.",
+			NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+				"payload_bytes": schema.Int64Attribute{
+					Optional: true, Computed: true, Default: int64default.StaticInt64(0),
+					Validators:          []validator.Int64{int64validator.Between(0, 64<<20)},
+					MarkdownDescription: "Bytes of the body of each request, which is a POST; `0`, the default, sends a GET.",
+				},
+				"echo": schema.BoolAttribute{
+					Optional: true, Computed: true, Default: booldefault.StaticBool(false),
+					MarkdownDescription: "Whether the answer has to be the payload, byte by byte; `false` by default.",
+				},
+			}},
+		},
+		"arms": schema.MapNestedAttribute{
+			Required:            true,
+			PlanModifiers:       replaceMap,
+			Validators:          atLeastOne,
+			MarkdownDescription: "The paths under measurement, by name.",
+			NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+				"urls": schema.MapAttribute{
+					Required: true, ElementType: types.StringType,
+					MarkdownDescription: "URL of each function over this path.",
+				},
+				"path": schema.StringAttribute{
+					Optional:            true,
+					MarkdownDescription: "What the path is, for the record, for example `NodePort on the overlay address`.",
+				},
+			}},
+		},
+		"baseline": schema.StringAttribute{
+			Optional: true, Computed: true, Default: stringdefault.StaticString("direct"),
+			PlanModifiers:       replaceString,
+			MarkdownDescription: "Arm that the others are compared with, `direct` by default.",
+		},
+		"scenarios": schema.MapNestedAttribute{
+			Required:            true,
+			PlanModifiers:       replaceMap,
+			Validators:          atLeastOne,
+			MarkdownDescription: "The network conditions, by name.",
+			NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+				"profiles": schema.MapAttribute{
+					Required: true, ElementType: types.StringType,
+					MarkdownDescription: "Profile of links during the scenario: the `json` of a `testbed_netem_profile` by the `id` of a `testbed_link`. A link that a scenario leaves out keeps its own profile.",
+				},
+			}},
+		},
+		"connections": schema.SetAttribute{
+			Optional: true, Computed: true, ElementType: types.StringType,
+			Default:             setdefault.StaticValue(connectionSet(load.Connections())),
+			PlanModifiers:       []planmodifier.Set{setplanmodifier.RequiresReplace()},
+			Validators:          []validator.Set{setvalidator.SizeAtLeast(1), setvalidator.ValueStringsAre(stringvalidator.OneOf(string(load.Reuse), string(load.New)))},
+			MarkdownDescription: "Connection modes: `reuse` keeps one connection for all requests of a cell in a block, `new` makes one for each request; both by default.",
+		},
+		"requests": schema.Int64Attribute{
+			Optional: true, Computed: true, Default: int64default.StaticInt64(100),
+			PlanModifiers:       replaceInt,
+			Validators:          []validator.Int64{int64validator.AtLeast(1)},
+			MarkdownDescription: "Measured requests of each cell, over all blocks; `100` by default, which is what a p90 needs; a p99 needs 1000.",
+		},
+		"warmup": schema.Int64Attribute{
+			Optional: true, Computed: true, Default: int64default.StaticInt64(3),
+			PlanModifiers:       replaceInt,
+			Validators:          []validator.Int64{int64validator.AtLeast(1)},
+			MarkdownDescription: "Requests before the measured ones of each cell in every block, `3` by default. They are kept in the samples file. The first one sets up the session and is reported as `first_ms`.",
+		},
+		"blocks": schema.Int64Attribute{
+			Optional: true, Computed: true, Default: int64default.StaticInt64(5),
+			PlanModifiers:       replaceInt,
+			Validators:          []validator.Int64{int64validator.AtLeast(1)},
+			MarkdownDescription: "Blocks that the requests are spread over, each with all cells in random order; `5` by default, the least for intervals of the comparisons.",
+		},
+		"think_time": schema.StringAttribute{
+			Optional: true, Computed: true, CustomType: timetypes.GoDurationType{}, Default: stringdefault.StaticString("0s"),
+			PlanModifiers:       replaceString,
+			MarkdownDescription: "Pause between an answer and the next request, as a Go duration; `0s` by default.",
+		},
+		"timeout": schema.StringAttribute{
+			Optional: true, Computed: true, CustomType: timetypes.GoDurationType{}, Default: stringdefault.StaticString("5s"),
+			PlanModifiers:       replaceString,
+			MarkdownDescription: "How long a whole request may take, as a Go duration; `5s` by default.",
+		},
+		"connect_timeout": schema.StringAttribute{
+			Optional: true, Computed: true, CustomType: timetypes.GoDurationType{}, Default: stringdefault.StaticString("2s"),
+			PlanModifiers:       replaceString,
+			MarkdownDescription: "How long a connection may take, as a Go duration; `2s` by default.",
+		},
+		"seed": schema.Int64Attribute{
+			Optional: true, Computed: true, Default: int64default.StaticInt64(1),
+			PlanModifiers:       replaceInt,
+			MarkdownDescription: "Seed of the random order and of the bootstrap, `1` by default.",
+		},
+		"max_error_ratio": schema.Float64Attribute{
+			Optional: true, Computed: true, Default: float64default.StaticFloat64(0.05),
+			PlanModifiers:       []planmodifier.Float64{float64planmodifier.RequiresReplace()},
+			Validators:          []validator.Float64{float64validator.Between(0, 1)},
+			MarkdownDescription: "Share of failed requests of a cell, from 0 to 1, above which the run fails; `0.05` by default. Failed requests are counted and never part of a time.",
+		},
+		"verify": schema.SingleNestedAttribute{
+			Optional:            true,
+			PlanModifiers:       []planmodifier.Object{objectplanmodifier.RequiresReplace()},
+			MarkdownDescription: "How the links are measured before and after each visit of a scenario. A visit whose links are off is kept in the samples file, marked, and done again once.",
+			Attributes: map[string]schema.Attribute{
+				"packets": schema.Int64Attribute{
+					Optional: true, Computed: true, Default: int64default.StaticInt64(25),
+					Validators:          []validator.Int64{int64validator.AtLeast(1)},
+					MarkdownDescription: "Packets in each direction, `25` by default.",
+				},
+				"rtt_tolerance": schema.StringAttribute{
+					Optional: true, CustomType: timetypes.GoDurationType{},
+					MarkdownDescription: "How far the median RTT may be off besides what jitter explains, as a Go duration; the larger of 0.3 ms and 3 % by default.",
+				},
+				"loss_tolerance": schema.Float64Attribute{
+					Optional:            true,
+					Validators:          []validator.Float64{float64validator.Between(0, 100)},
+					MarkdownDescription: "How far the loss may be off in percentage points, where that is more than three standard errors and one packet.",
+				},
+			},
+		},
+		"describe": schema.SetAttribute{
+			Optional: true, ElementType: types.StringType,
+			PlanModifiers:       []planmodifier.Set{setplanmodifier.RequiresReplace()},
+			MarkdownDescription: "URLs of other clusters whose nodes and images are recorded in `environment`, as those of the calling cluster are.",
+		},
+		"triggers": schema.MapAttribute{
+			Optional: true, ElementType: types.StringType,
+			PlanModifiers:       replaceMap,
+			MarkdownDescription: "Any values; a change of one makes a new run.",
+		},
+		"results_dir": schema.StringAttribute{
+			Optional:            true,
+			PlanModifiers:       replaceString,
+			Validators:          []validator.String{stringvalidator.RegexMatches(regexp.MustCompile(`^/`), "it must be an absolute path, for example \"/srv/results\" or abspath(\"results\")")},
+			MarkdownDescription: "Absolute path of the folder on this machine in which the run makes its own folder, named by its `id`; `results` in the provider's `data_dir` by default.",
+		},
+		"keep_results": schema.BoolAttribute{
+			Optional: true, Computed: true, Default: booldefault.StaticBool(true),
+			MarkdownDescription: "Whether the files of the run stay when the run is destroyed or replaced; `true` by default, since measurements cannot be made again.",
+		},
+	}
+}
+
+func connectionSet(connections []load.Connection) types.Set {
+	var values []attr.Value
+	for _, connection := range connections {
+		values = append(values, types.StringValue(string(connection)))
+	}
+	return types.SetValueMust(types.StringType, values)
+}
+
+// benchmarkRunResultAttributes are what the run found.
+func benchmarkRunResultAttributes() map[string]schema.Attribute {
+	keepString := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
+	text := func(about string) schema.StringAttribute {
+		return schema.StringAttribute{Computed: true, PlanModifiers: keepString, MarkdownDescription: about}
+	}
+	list := func(about string, element map[string]schema.Attribute) schema.ListNestedAttribute {
+		return schema.ListNestedAttribute{
+			Computed:            true,
+			PlanModifiers:       []planmodifier.List{listplanmodifier.UseStateForUnknown()},
+			MarkdownDescription: about,
+			NestedObject:        schema.NestedAttributeObject{Attributes: element},
+		}
+	}
+	return map[string]schema.Attribute{
+		"id":             text("The run's name and the time of its start; also the name of its folder."),
+		"started":        text("Start of the run, RFC 3339."),
+		"finished":       text("End of the run, RFC 3339."),
+		"samples_file":   text("Path of the file with every request, as CSV."),
+		"samples_sha256": text("SHA-256 of the samples file in hexadecimal."),
+		"environment":    text("What the run took place on, as JSON: kernel, CPU, versions and images, the plan, and the links as they were read back and measured around each visit. It is also in `environment.json` beside the samples file."),
+		"invalid_blocks": schema.Int64Attribute{
+			Computed:            true,
+			PlanModifiers:       []planmodifier.Int64{int64planmodifier.UseStateForUnknown()},
+			MarkdownDescription: "How many visits of a scenario had links that were off before or after; their requests are in no summary.",
+		},
+		"results": list("Summary of each cell: a function, called over one arm in one scenario with one connection mode.", benchmarkResultAttributes()),
+		"comparisons": list("Each cell of another arm against the baseline. Intervals hold 95 % and come from a bootstrap of whole blocks; they are null for fewer than 5 blocks.",
+			benchmarkComparisonAttributes()),
+	}
+}
+
+func benchmarkCellAttributes() map[string]schema.Attribute {
+	return map[string]schema.Attribute{
+		"function":   schema.StringAttribute{Computed: true, MarkdownDescription: "Function."},
+		"scenario":   schema.StringAttribute{Computed: true, MarkdownDescription: "Scenario."},
+		"connection": schema.StringAttribute{Computed: true, MarkdownDescription: "Connection mode."},
+		"arm":        schema.StringAttribute{Computed: true, MarkdownDescription: "Arm."},
+	}
+}
+
+func benchmarkResultAttributes() map[string]schema.Attribute {
+	attributes := benchmarkCellAttributes()
+	attributes["count"] = schema.Int64Attribute{Computed: true, MarkdownDescription: "Good measured requests, which the times are of."}
+	attributes["errors"] = schema.Int64Attribute{Computed: true, MarkdownDescription: "Failed measured requests."}
+	for name, about := range map[string]string{
+		"first_ms":       "Median over the blocks of the first request, which sets up the connection and the session behind it, in milliseconds.",
+		"min_ms":         "Least time in milliseconds, from the start of the request to the last byte of the answer, like all times.",
+		"mean_ms":        "Mean in milliseconds.",
+		"stddev_ms":      "Standard deviation in milliseconds.",
+		"median_ms":      "Median in milliseconds.",
+		"median_low_ms":  "Lower end of the median's 95 % interval in milliseconds, from order statistics of all requests; null for fewer than 6.",
+		"median_high_ms": "Upper end of the median's 95 % interval in milliseconds.",
+		"p90_ms":         "90th percentile in milliseconds; null for fewer than 100 requests.",
+		"p99_ms":         "99th percentile in milliseconds; null for fewer than 1000 requests.",
+		"max_ms":         "Greatest time in milliseconds.",
+	} {
+		attributes[name] = schema.Float64Attribute{Computed: true, MarkdownDescription: about}
+	}
+	return attributes
+}
+
+func benchmarkComparisonAttributes() map[string]schema.Attribute {
+	attributes := benchmarkCellAttributes()
+	attributes["baseline"] = schema.StringAttribute{Computed: true, MarkdownDescription: "Arm that is compared with."}
+	for name, about := range map[string]string{
+		"difference_ms":      "The arm's median minus the baseline's, in milliseconds.",
+		"difference_low_ms":  "Lower end of the difference's interval in milliseconds.",
+		"difference_high_ms": "Upper end of the difference's interval in milliseconds.",
+		"ratio":              "The arm's median divided by the baseline's.",
+		"ratio_low":          "Lower end of the ratio's interval.",
+		"ratio_high":         "Upper end of the ratio's interval.",
+	} {
+		attributes[name] = schema.Float64Attribute{Computed: true, MarkdownDescription: about}
+	}
+	return attributes
+}
+
+func (r *benchmarkRunResource) Configure(_ context.Context, req resource.ConfigureRequest, resp *resource.ConfigureResponse) {
+	r.data = configured(req.ProviderData, &resp.Diagnostics)
+}
+
+func (r *benchmarkRunResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
+	var model benchmarkRunModel
+	resp.Diagnostics.Append(req.Config.Get(ctx, &model)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	model.validate(ctx, &resp.Diagnostics)
+}
+
+func (r *benchmarkRunResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	var model benchmarkRunModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &model)...)
+	timeout, diags := model.Timeouts.Create(ctx, benchmarkRunTimeout)
+	resp.Diagnostics.Append(diags...)
+	plan, options := model.spec(ctx, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the run took longer than timeouts.create, %s", timeout))
+	defer cancel()
+
+	id := plan.Name + "-" + time.Now().UTC().Format("20060102T150405Z")
+	folder := model.ResultsDir.ValueString()
+	if folder == "" {
+		folder = filepath.Join(r.data.dataDir, "results")
+	}
+	options.Dir = filepath.Join(folder, id)
+	options.Provider = r.data.version
+	options.Progress = func(p bench.Progress) {
+		tflog.Info(ctx, "benchmark run", map[string]any{
+			"run": id, "visit": p.Visit, "of": p.Visits, "scenario": p.Scenario, "left": p.Left.Round(time.Second).String(),
+		})
+	}
+	bed := site.Site{Data: datadir.Dir(r.data.dataDir), Hosts: r.data.hosts, Clusters: kube.NewOpener(r.data.hosts)}
+	report, err := bed.Run(ctx, plan, options)
+	switch {
+	case errors.Is(err, site.ErrCluster) && errors.Is(err, fs.ErrNotExist):
+		resp.Diagnostics.AddAttributeError(path.Root("client").AtName("cluster"), "Unknown Cluster",
+			"There is no cluster "+options.Cluster+". Use the url of a testbed_k3s_cluster, so that the cluster is made first.")
+		return
+	case err != nil:
+		addFailure(&resp.Diagnostics, "Run", "Benchmark", plan.Name, err, keptSamples(report))
+		return
+	}
+	model.ID = types.StringValue(id)
+	resp.Diagnostics.Append(model.set(ctx, report)...)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
+}
+
+// keptSamples says where the requests of a failed run are.
+func keptSamples(report bench.Report) string {
+	if report.SamplesFile == "" {
+		return "Nothing was measured."
+	}
+	return "What was measured until then is in " + report.SamplesFile + ". The links have the profiles they had before."
+}
+
+// Read keeps the record. Its numbers are in the state; that the file with
+// their samples is gone is worth a warning, not a new run.
+func (r *benchmarkRunResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var file types.String
+	resp.Diagnostics.Append(req.State.GetAttribute(ctx, path.Root("samples_file"), &file)...)
+	if _, err := os.Stat(file.ValueString()); errors.Is(err, fs.ErrNotExist) {
+		resp.Diagnostics.AddAttributeWarning(path.Root("samples_file"), "Samples File Is Missing",
+			"The file "+file.ValueString()+" with the run's requests is not there any more. The summaries in the state are as they were; change triggers to measure again.")
+	}
+}
+
+// Update is about keep_results and timeouts, which are nothing but state.
+func (r *benchmarkRunResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var model benchmarkRunModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &model)...)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
+}
+
+func (r *benchmarkRunResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var model benchmarkRunModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &model)...)
+	if resp.Diagnostics.HasError() || model.KeepResults.ValueBool() {
+		return
+	}
+	for _, name := range []string{bench.SamplesFile, bench.EnvironmentFile, ""} {
+		file := filepath.Join(filepath.Dir(model.SamplesFile.ValueString()), name)
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			addFailure(&resp.Diagnostics, "Delete", "Benchmark Run", model.ID.ValueString(), err, "Set keep_results to true to leave the files.")
+			return
+		}
+	}
+}

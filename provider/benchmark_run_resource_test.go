@@ -1,0 +1,97 @@
+package provider
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
+	"github.com/hashicorp/terraform-plugin-testing/knownvalue"
+	"github.com/hashicorp/terraform-plugin-testing/plancheck"
+	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
+)
+
+// benchmarkRun is a configuration of a run whose parts a test can replace.
+func benchmarkRun(replace ...string) string {
+	return strings.NewReplacer(replace...).Replace(`
+resource "testbed_benchmark_run" "this" {
+  name   = "response-time"
+  client = { cluster = "k3s+local://edge" }
+  functions = {
+    hello-world = {}
+    payload-echo = { payload_bytes = 1000, echo = true }
+  }
+  arms = {
+    direct = { urls = { hello-world = "http://198.19.0.12:30080", payload-echo = "http://198.19.0.12:30081" } }
+    clusterlink = { urls = { hello-world = "http://hello-world:80", payload-echo = "http://payload-echo:80" } }
+  }
+  scenarios = {
+    edge = { profiles = { "wan/edge/cloud" = jsonencode({ rtt = "10ms" }) } }
+  }
+}
+`)
+}
+
+// What is wrong with a run shows in the plan, before any cluster is asked.
+func TestBenchmarkRunRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		replace []string
+		want    string
+	}{
+		"name":        {[]string{`"response-time"`, `"Response time"`}, `up to 40 lower-case letters, digits and inner hyphens`},
+		"baseline":    {[]string{`direct = {`, `straight = {`}, `The baseline "direct" is not one of the arms. Name an arm`},
+		"missing url": {[]string{`hello-world = "http://hello-world:80", `, ``}, `The arm "clusterlink" has no URL for the function "hello-world". Add one`},
+		"url":         {[]string{`http://hello-world:80`, `hello-world:80`}, `"hello-world:80" is no URL of a function. Write one like`},
+		"link":        {[]string{`"wan/edge/cloud"`, `"edge-cloud"`}, `"edge-cloud" is not a link; write NETWORK/HOST/HOST`},
+		"profile":     {[]string{`rtt = "10ms"`, `rtt = "10"`}, `Cannot read the profile|rtt: `},
+		"requests":    {[]string{`arms = {`, "requests = 3\n  arms = {"}, `3 requests cannot be spread over 5 blocks. Each block needs one`},
+		"no requests": {[]string{`arms = {`, "requests = 0\n  arms = {"}, `must be at least 1`},
+		"no warm-up":  {[]string{`arms = {`, "warmup = 0\n  arms = {"}, `must be at least 1`},
+		"error ratio": {[]string{`arms = {`, "max_error_ratio = 5\n  arms = {"}, `must be between 0.000000 and 1.000000`},
+		"connections": {[]string{`arms = {`, "connections = [\"some\"]\n  arms = {"}, `must be one of: \["reuse" "new"\]`},
+		"timeout":     {[]string{`arms = {`, "timeout = \"0s\"\n  arms = {"}, `timeout is 0s. Write a duration above zero`},
+		"think time":  {[]string{`arms = {`, "think_time = \"-1s\"\n  arms = {"}, `think_time is -1s`},
+		"payload":     {[]string{`payload_bytes = 1000`, `payload_bytes = -1`}, `must be between 0 and`},
+		"results":     {[]string{`arms = {`, "results_dir = \"results\"\n  arms = {"}, `it must be an absolute path`},
+		"no function": {[]string{`    hello-world = {}`, ``, `payload-echo = { payload_bytes = 1000, echo = true }`, ``}, `must contain at least 1 elements`},
+		"no scenario": {[]string{`edge = { profiles = { "wan/edge/cloud" = jsonencode({ rtt = "10ms" }) } }`, ``}, `must contain at least 1 elements`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resource.UnitTest(t, resource.TestCase{
+				ProtoV6ProviderFactories: factories(),
+				Steps: []resource.TestStep{{
+					Config:      providerConfig(t.TempDir()) + benchmarkRun(test.replace...),
+					PlanOnly:    true,
+					ExpectError: wrapped(test.want),
+				}},
+			})
+		})
+	}
+}
+
+// Values that come from other resources are unknown in the first plan, which
+// has to go through all the same.
+func TestBenchmarkRunPlansUnknownValues(t *testing.T) {
+	const unknown = `
+resource "terraform_data" "later" {
+  input = "198.19.0.12"
+}
+`
+	resource.UnitTest(t, resource.TestCase{
+		ProtoV6ProviderFactories: factories(),
+		Steps: []resource.TestStep{{
+			Config: providerConfig(t.TempDir()) + unknown + benchmarkRun(
+				`"http://198.19.0.12:30080"`, `"http://${terraform_data.later.output}:30080"`,
+				`{ hello-world = "http://hello-world:80", payload-echo = "http://payload-echo:80" }`, `{ for name in ["hello-world", "payload-echo"] : name => terraform_data.later.output }`,
+				`"wan/edge/cloud" =`, `(terraform_data.later.output) =`,
+				`jsonencode({ rtt = "10ms" })`, `terraform_data.later.output`,
+			),
+			PlanOnly:           true,
+			ExpectNonEmptyPlan: true,
+			ConfigPlanChecks: resource.ConfigPlanChecks{PostApplyPreRefresh: []plancheck.PlanCheck{
+				plancheck.ExpectResourceAction("testbed_benchmark_run.this", plancheck.ResourceActionCreate),
+				plancheck.ExpectKnownValue("testbed_benchmark_run.this", tfjsonpath.New("requests"), knownvalue.Int64Exact(100)),
+				plancheck.ExpectUnknownValue("testbed_benchmark_run.this", tfjsonpath.New("results")),
+			}},
+		}},
+	})
+}
