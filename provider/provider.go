@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/nebula"
 )
 
@@ -44,10 +45,11 @@ type testbedModel struct {
 // providerData is what every resource gets from Configure.
 type providerData struct {
 	// dataDir is an absolute path.
-	dataDir string
-	version string
-	hosts   host.Opener
-	overlay *nebula.Overlay
+	dataDir  string
+	version  string
+	hosts    host.Opener
+	overlay  *nebula.Overlay
+	clusters *kube.Opener
 }
 
 func (p *testbedProvider) Metadata(_ context.Context, _ provider.MetadataRequest, resp *provider.MetadataResponse) {
@@ -82,6 +84,7 @@ func (p *testbedProvider) Configure(ctx context.Context, req provider.ConfigureR
 		}
 		data.dataDir = filepath.Clean(dir)
 	}
+	data.clusters = kube.NewOpener(data.hosts)
 	resp.ResourceData = data
 	resp.DataSourceData = data
 	resp.EphemeralResourceData = data
@@ -93,6 +96,13 @@ func (p *testbedProvider) Resources(context.Context) []func() resource.Resource 
 		newNetworkResource,
 		newNetemProfileResource,
 		newLinkResource,
+		newClusterlinkFabricResource,
+		newClusterlinkPeerResource,
+		newClusterlinkConnectionResource,
+		newClusterlinkExportResource,
+		newClusterlinkImportResource,
+		newClusterlinkAccessPolicyResource,
+		newFunctionResource,
 		newNebulaCAResource,
 		newNebulaLighthouseResource,
 		newNebulaNodeResource,

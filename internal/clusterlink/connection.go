@@ -15,12 +15,6 @@ type ConnectionSpec struct {
 	Gateways []Gateway
 }
 
-// ConnectionStatus is a connection as it is in the cluster.
-type ConnectionStatus struct {
-	Spec      ConnectionSpec
-	Reachable bool
-}
-
 func connectionRef(peer string) kube.Ref {
 	return kube.Ref{APIVersion: apiVersion, Kind: "Peer", Namespace: SystemNamespace, Name: peer}
 }
@@ -55,14 +49,12 @@ func ApplyConnection(ctx context.Context, cluster *kube.Client, spec ConnectionS
 
 // ObserveConnection returns what the cluster's peer knows of another one, or an
 // error that wraps fs.ErrNotExist.
-func ObserveConnection(ctx context.Context, cluster *kube.Client, peer string) (ConnectionStatus, error) {
+func ObserveConnection(ctx context.Context, cluster *kube.Client, peer string) (ConnectionSpec, error) {
 	found, err := cluster.Get(ctx, connectionRef(peer))
 	if err != nil {
-		return ConnectionStatus{}, err
+		return ConnectionSpec{}, err
 	}
-	status := ConnectionStatus{Spec: ConnectionSpec{Peer: peer, Gateways: gateways(found)}}
-	status.Reachable, _ = conditionTrue(found, "PeerReachable")
-	return status, nil
+	return ConnectionSpec{Peer: peer, Gateways: gateways(found)}, nil
 }
 
 func gateways(peer *unstructured.Unstructured) []Gateway {

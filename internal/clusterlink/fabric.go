@@ -21,6 +21,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/clusterlink-net/clusterlink/pkg/bootstrap"
@@ -170,4 +171,17 @@ func firstCertificate(chain []byte) []byte {
 		return nil
 	}
 	return bytes.TrimSpace(pem.EncodeToMemory(block))
+}
+
+// ID names the fabric and its certificate in short, "NAME@FINGERPRINT".
+func (s FabricStatus) ID() string { return s.Name + "@" + s.Fingerprint[:12] }
+
+// Is reports whether the fabric is the one that a reference names: the name of
+// a fabric, or its ID.
+func (s FabricStatus) Is(reference string) bool { return reference == s.Name || reference == s.ID() }
+
+// FabricName returns the name in a reference to a fabric.
+func FabricName(reference string) string {
+	name, _, _ := strings.Cut(reference, "@")
+	return name
 }

@@ -56,7 +56,7 @@ type PeerStatus struct {
 	Spec    PeerSpec
 	Fabric  FabricStatus // whose certificate it trusts
 	Expires time.Time    // of its own certificate
-	Gateway Gateway   // zero when the peer has no ingress
+	Gateway Gateway      // zero when the peer has no ingress
 }
 
 // ApplyPeer makes ClusterLink run on the cluster as a peer of the fabric, and

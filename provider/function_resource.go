@@ -1,0 +1,338 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/resourcevalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/function"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
+)
+
+var (
+	_ resource.ResourceWithConfigure        = (*functionResource)(nil)
+	_ resource.ResourceWithConfigValidators = (*functionResource)(nil)
+	_ resource.ResourceWithModifyPlan       = (*functionResource)(nil)
+	_ resource.ResourceWithImportState      = (*functionResource)(nil)
+)
+
+const functionTimeout = 5 * time.Minute
+
+type functionResource struct {
+	data *providerData
+}
+
+func newFunctionResource() resource.Resource { return &functionResource{} }
+
+type functionModel struct {
+	Cluster      types.String    `tfsdk:"cluster"`
+	Name         types.String    `tfsdk:"name"`
+	Builtin      types.String    `tfsdk:"builtin"`
+	Image        types.String    `tfsdk:"image"`
+	Args         types.List      `tfsdk:"args"`
+	Env          types.Map       `tfsdk:"env"`
+	Namespace    types.String    `tfsdk:"namespace"`
+	Runtime      types.String    `tfsdk:"runtime"`
+	Port         types.Int64     `tfsdk:"port"`
+	Replicas     types.Int64     `tfsdk:"replicas"`
+	NodePort     types.Int64     `tfsdk:"node_port"`
+	Resources    *resourcesModel `tfsdk:"resources"`
+	Timeouts     timeouts.Value  `tfsdk:"timeouts"`
+	ID           types.String    `tfsdk:"id"`
+	Service      types.String    `tfsdk:"service"`
+	URL          types.String    `tfsdk:"url"`
+	ClusterIPURL types.String    `tfsdk:"cluster_ip_url"`
+	NodePortURL  types.String    `tfsdk:"node_port_url"`
+}
+
+type resourcesModel struct {
+	Requests types.Map `tfsdk:"requests"`
+	Limits   types.Map `tfsdk:"limits"`
+}
+
+func (m *functionModel) spec() function.Spec {
+	spec := function.Spec{
+		Namespace: m.Namespace.ValueString(),
+		Name:      m.Name.ValueString(),
+		Builtin:   m.Builtin.ValueString(),
+		Image:     m.Image.ValueString(),
+		Args:      stringList(m.Args),
+		Env:       stringMap(m.Env),
+		Port:      int(m.Port.ValueInt64()),
+		Replicas:  int(m.Replicas.ValueInt64()),
+		NodePort:  int(m.NodePort.ValueInt64()),
+	}
+	if m.Resources != nil {
+		spec.Requests, spec.Limits = stringMap(m.Resources.Requests), stringMap(m.Resources.Limits)
+	}
+	return spec
+}
+
+func (m *functionModel) observe(ctx context.Context, cluster *kube.Client) error {
+	status, err := function.Observe(ctx, cluster, m.Namespace.ValueString(), m.Name.ValueString())
+	if err == nil {
+		m.set(status)
+	}
+	return err
+}
+
+func (m *functionModel) set(status function.Status) {
+	spec := status.Spec
+	m.ID = types.StringValue(m.Cluster.ValueString() + "/" + spec.Namespace + "/" + spec.Name)
+	m.Builtin = textOrNull(spec.Builtin)
+	m.Image = textOrNull(spec.Image)
+	if !slices.Equal(stringList(m.Args), spec.Args) {
+		m.Args, _ = types.ListValueFrom(context.Background(), types.StringType, spec.Args) // strings always convert
+	}
+	m.Env = mapValue(m.Env, spec.Env, maps.Equal)
+	m.Runtime = types.StringValue(function.Runtimes[0])
+	m.Port = types.Int64Value(int64(spec.Port))
+	m.Replicas = types.Int64Value(int64(spec.Replicas))
+	m.NodePort = types.Int64Value(int64(spec.NodePort))
+	if m.Resources == nil && len(spec.Requests)+len(spec.Limits) > 0 {
+		m.Resources = &resourcesModel{Requests: types.MapNull(types.StringType), Limits: types.MapNull(types.StringType)}
+	}
+	if m.Resources != nil {
+		m.Resources.Requests = mapValue(m.Resources.Requests, spec.Requests, function.SameQuantities)
+		m.Resources.Limits = mapValue(m.Resources.Limits, spec.Limits, function.SameQuantities)
+	}
+	m.Service = types.StringValue(spec.Host())
+	m.URL = types.StringValue(status.URL())
+	m.ClusterIPURL = types.StringValue(status.ClusterIPURL())
+	m.NodePortURL = types.StringValue(status.NodePortURL())
+}
+
+func textOrNull(text string) types.String {
+	if text == "" {
+		return types.StringNull()
+	}
+	return types.StringValue(text)
+}
+
+func (r *functionResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_function"
+}
+
+func (r *functionResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	keep := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
+	quantities := []validator.Map{mapvalidator.ValueStringsAre(quantityValidator{})}
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "Runs a workload that an experiment calls over HTTP: one of the built-in functions, which need no registry, or any image. It is reachable inside its cluster and at a port of its node.",
+		Attributes: map[string]schema.Attribute{
+			"cluster": clusterAttribute(),
+			"name":    nameAttribute("Name of the function, of its Deployment and of its Service."),
+			"builtin": schema.StringAttribute{
+				Optional:            true,
+				Validators:          []validator.String{stringvalidator.OneOf(function.Builtins...)},
+				MarkdownDescription: "Built-in function, for k3s clusters: `hello-world` answers with the same 1,024 bytes each time, `payload-echo` with the request's body, `payload-recv` with its length. Exactly one of `builtin` and `image` is needed.",
+			},
+			"image": schema.StringAttribute{
+				Optional:            true,
+				Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
+				MarkdownDescription: "Reference of a container image that serves HTTP.",
+			},
+			"args": schema.ListAttribute{
+				Optional:            true,
+				ElementType:         types.StringType,
+				Validators:          []validator.List{listvalidator.ConflictsWith(path.MatchRoot("builtin"))},
+				MarkdownDescription: "Arguments of the image's program.",
+			},
+			"env": schema.MapAttribute{
+				Optional:            true,
+				ElementType:         types.StringType,
+				MarkdownDescription: "Environment variables. Do not put secrets here.",
+			},
+			"namespace": namespaceAttribute(),
+			"runtime": schema.StringAttribute{
+				Optional:            true,
+				Computed:            true,
+				Default:             stringdefault.StaticString(function.Runtimes[0]),
+				Validators:          []validator.String{stringvalidator.OneOf(function.Runtimes...)},
+				MarkdownDescription: "How the function is run: `" + strings.Join(function.Runtimes, "`, `") + "`; `deployment` by default.",
+			},
+			"port": schema.Int64Attribute{
+				Optional:            true,
+				Computed:            true,
+				Default:             int64default.StaticInt64(function.DefaultPort),
+				Validators:          portRange,
+				MarkdownDescription: fmt.Sprintf("Port of the container and of the Service; %d by default.", function.DefaultPort),
+			},
+			"replicas": schema.Int64Attribute{
+				Optional:            true,
+				Computed:            true,
+				Default:             int64default.StaticInt64(1),
+				Validators:          []validator.Int64{int64validator.AtLeast(1)},
+				MarkdownDescription: "Number of pods; 1 by default.",
+			},
+			"node_port": schema.Int64Attribute{
+				Optional:            true,
+				Computed:            true,
+				Validators:          nodePortRange,
+				PlanModifiers:       []planmodifier.Int64{int64planmodifier.UseStateForUnknown()},
+				MarkdownDescription: "Port of the node, 30000 to 32767; chosen by the cluster by default.",
+			},
+			"resources": schema.SingleNestedAttribute{
+				Optional:            true,
+				MarkdownDescription: "What a pod gets of the node's resources.",
+				Attributes: map[string]schema.Attribute{
+					"requests": schema.MapAttribute{
+						Optional:            true,
+						ElementType:         types.StringType,
+						Validators:          quantities,
+						MarkdownDescription: "Least amounts, for example `{ cpu = \"100m\", memory = \"64Mi\" }`.",
+					},
+					"limits": schema.MapAttribute{
+						Optional:            true,
+						ElementType:         types.StringType,
+						Validators:          quantities,
+						MarkdownDescription: "Largest amounts. A limit of `cpu` pauses a pod that exceeds it, which shows in measurements.",
+					},
+				},
+			},
+			"timeouts": timeouts.Attributes(ctx, timeouts.Opts{
+				Create: true, CreateDescription: "How long the function may take to answer; 5 minutes by default.",
+				Update: true, UpdateDescription: "How long a change may take; 5 minutes by default.",
+				Delete: true, DeleteDescription: "How long the removal may take; 5 minutes by default.",
+			}),
+			"id": clusterIDAttribute("NAMESPACE/NAME"),
+			"service": schema.StringAttribute{
+				Computed:            true,
+				PlanModifiers:       keep,
+				MarkdownDescription: "DNS name of the function inside its cluster.",
+			},
+			"url": schema.StringAttribute{
+				Computed:            true,
+				PlanModifiers:       keep,
+				MarkdownDescription: "URL by that name, for pods of the cluster.",
+			},
+			"cluster_ip_url": schema.StringAttribute{
+				Computed:            true,
+				PlanModifiers:       keep,
+				MarkdownDescription: "URL by the Service's address, for pods of the cluster that must not ask DNS.",
+			},
+			"node_port_url": schema.StringAttribute{
+				Computed:            true,
+				PlanModifiers:       keep,
+				MarkdownDescription: "URL by the node's address, for clients in other clusters.",
+			},
+		},
+	}
+}
+
+func (r *functionResource) Configure(_ context.Context, req resource.ConfigureRequest, resp *resource.ConfigureResponse) {
+	r.data = configured(req.ProviderData, &resp.Diagnostics)
+}
+
+func (r *functionResource) ConfigValidators(context.Context) []resource.ConfigValidator {
+	return []resource.ConfigValidator{resourcevalidator.ExactlyOneOf(path.MatchRoot("builtin"), path.MatchRoot("image"))}
+}
+
+// ModifyPlan says that the URLs change with the ports.
+func (r *functionResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	unknownOnChange(ctx, req, resp, []string{"port", "node_port"}, "url", "cluster_ip_url", "node_port_url")
+}
+
+func (r *functionResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	var model functionModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &model)...)
+	limit, diags := model.Timeouts.Create(ctx, functionTimeout)
+	resp.Diagnostics.Append(diags...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	if r.apply(ctx, limit, "Create", &model, &resp.Diagnostics) {
+		resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
+	}
+}
+
+func (r *functionResource) apply(ctx context.Context, limit time.Duration, verb string, model *functionModel, diags *diag.Diagnostics) bool {
+	work := clusterWork(func(ctx context.Context, cluster *kube.Client) error {
+		if err := function.Apply(ctx, cluster, model.spec()); err != nil {
+			return err
+		}
+		return model.observe(ctx, cluster)
+	})
+	err := work.in(ctx, r.data, model.Cluster, limit)
+	if err != nil {
+		addFailure(diags, verb, "Function", model.Name.ValueString(), err, "Apply again when the reason is gone; what was made is kept and completed.")
+	}
+	return err == nil
+}
+
+func (r *functionResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var model functionModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &model)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	if readInCluster(ctx, r.data, model.Cluster, "Function", model.Name.ValueString(), resp, model.observe) {
+		resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
+	}
+}
+
+func (r *functionResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var model functionModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &model)...)
+	limit, diags := model.Timeouts.Update(ctx, functionTimeout)
+	resp.Diagnostics.Append(diags...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	if r.apply(ctx, limit, "Update", &model, &resp.Diagnostics) {
+		resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
+	}
+}
+
+func (r *functionResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var model functionModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &model)...)
+	limit, diags := model.Timeouts.Delete(ctx, functionTimeout)
+	resp.Diagnostics.Append(diags...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	deleteInCluster(ctx, r.data, model.Cluster, limit, "Function", model.Name.ValueString(), resp, func(ctx context.Context, cluster *kube.Client) error {
+		return function.Remove(ctx, cluster, model.Namespace.ValueString(), model.Name.ValueString())
+	})
+}
+
+func (r *functionResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	importFromCluster(ctx, req, resp, "namespace", "name")
+}
+
+// quantityValidator accepts Kubernetes quantities.
+type quantityValidator struct{}
+
+func (quantityValidator) Description(context.Context) string { return "must be a Kubernetes quantity" }
+
+func (v quantityValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+
+func (quantityValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
+	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
+		return
+	}
+	if err := function.CheckQuantity(req.ConfigValue.ValueString()); err != nil {
+		resp.Diagnostics.AddAttributeError(req.Path, "Invalid Quantity", err.Error()+".")
+	}
+}
