@@ -7,15 +7,11 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
-	"embed"
 	"encoding/hex"
 	"fmt"
 	"io"
 	"io/fs"
 )
-
-//go:embed dist
-var dist embed.FS
 
 // Binary is the agent for one architecture.
 type Binary struct {

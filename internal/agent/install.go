@@ -38,10 +38,6 @@ func install(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	// A process forked meanwhile would hold the file open for writing until it
-	// executes its own program, and until then ours cannot be executed.
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
 	file, err := os.CreateTemp(filepath.Dir(path), "new-*")
 	if err != nil {
 		return err
@@ -51,5 +47,9 @@ func install(path string, content []byte) error {
 	if err := errors.Join(err, file.Chmod(0o755), file.Close()); err != nil {
 		return err
 	}
+	// A child that is being forked has the file open too until it executes its
+	// own program, and until then this one cannot be executed.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	return os.Rename(file.Name(), path)
 }

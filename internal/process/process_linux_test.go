@@ -59,7 +59,7 @@ func TestDaemon(t *testing.T) {
 	}
 	for _, fd := range fds {
 		target, _ := os.Readlink(fd)
-		if target != os.DevNull && target != log && !strings.HasPrefix(target, "anon_inode:") && !strings.HasPrefix(target, "pipe:") {
+		if target != os.DevNull && target != log && !strings.HasPrefix(target, "/sys/fs/cgroup/") /* the Go runtime reads its limit there */ && !strings.HasPrefix(target, "anon_inode:") && !strings.HasPrefix(target, "pipe:") {
 			t.Errorf("the daemon holds %s open", target)
 		}
 	}

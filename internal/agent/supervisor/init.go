@@ -1,0 +1,96 @@
+// Package supervisor is the init of a local host: it makes the host around
+// itself, then keeps its services running and does what its clients ask for
+// over the control socket. When it ends, everything in the host does.
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local/control"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/process"
+)
+
+// environment is that of every program on a host. "container" tells programs
+// that the kernel is not theirs alone, as system containers do.
+var environment = []string{
+	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+	"HOME=/root",
+	"LANG=C.UTF-8",
+	"container=testbed",
+}
+
+// Init is the "init" command. It is started as the first process of new mount,
+// PID, network, UTS and IPC namespaces by process.Daemon, with a control.Setup
+// in JSON as its argument; it makes the host and becomes its supervisor.
+func Init(ctx context.Context, args []string) error {
+	if len(args) != 1 || os.Getpid() != 1 {
+		return errors.New("init is started by the provider, as the first process of a host")
+	}
+	if args[0] == superviseArg {
+		return supervise(ctx)
+	}
+	if err := process.Await(); err != nil {
+		return err
+	}
+	err := become(args[0])
+	process.Report(err)
+	return err
+}
+
+// superviseArg is the argument of an init that has made its host.
+const superviseArg = "supervise"
+
+// become makes the host and replaces this program by the supervisor. It returns
+// only if that fails.
+func become(text string) error {
+	var setup control.Setup
+	if err := json.Unmarshal([]byte(text), &setup); err != nil {
+		return fmt.Errorf("read setup: %w", err)
+	}
+	agent, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	agent, err = filepath.Rel(setup.DataDir.Agents(), agent)
+	if err != nil {
+		return err
+	}
+	// A cgroup namespace belongs to the thread that made it, and to the
+	// program which that thread executes.
+	runtime.LockOSThread()
+	if err := makeHost(setup); err != nil {
+		return err
+	}
+	agent = filepath.Join(control.Agents, agent)
+	return fmt.Errorf("execute %s: %w", agent, syscall.Exec(agent, []string{"testbed-agent", "init", superviseArg}, environment))
+}
+
+// supervise serves the control socket until the host ends.
+func supervise(ctx context.Context) error {
+	unix.Umask(0o022)
+	limit := unix.Rlimit{}
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil {
+		limit.Cur = limit.Max
+		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
+	}
+	children := newChildren()
+	listener, err := net.Listen("unix", control.Socket)
+	process.Report(err)
+	if err != nil {
+		return err
+	}
+	server := http.Server{Handler: newServer(children)}
+	defer context.AfterFunc(ctx, func() { server.Close() })()
+	return server.Serve(listener)
+}
