@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/nebula"
 )
@@ -47,6 +48,7 @@ type providerData struct {
 	// dataDir is an absolute path.
 	dataDir  string
 	version  string
+	local    *local.Opener
 	hosts    host.Opener
 	overlay  *nebula.Overlay
 	clusters *kube.Opener
@@ -84,6 +86,8 @@ func (p *testbedProvider) Configure(ctx context.Context, req provider.ConfigureR
 		}
 		data.dataDir = filepath.Clean(dir)
 	}
+	data.local = local.NewOpener(data.dataDir)
+	data.hosts = data.local
 	data.clusters = kube.NewOpener(data.hosts)
 	resp.ResourceData = data
 	resp.DataSourceData = data
