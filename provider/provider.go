@@ -122,5 +122,9 @@ func (p *testbedProvider) EphemeralResources(context.Context) []func() ephemeral
 }
 
 func (p *testbedProvider) Functions(context.Context) []func() function.Function {
-	return nil
+	return []func() function.Function{
+		newBandwidthDelayProductFunction,
+		newBytesFunction,
+		newPercentileFunction,
+	}
 }

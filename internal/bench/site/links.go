@@ -36,7 +36,7 @@ type measured struct {
 	RTTMedian     float64 `json:"rtt_median_ms"`
 	RTTMin        float64 `json:"rtt_min_ms"`
 	RTTMax        float64 `json:"rtt_max_ms"`
-	WantedForward float64 `json:"wanted_forward_loss"` // losses are shares from 0 to 1
+	WantedForward float64 `json:"wanted_forward_loss"` // losses are percentages
 	ForwardLoss   float64 `json:"forward_loss"`
 	WantedReverse float64 `json:"wanted_reverse_loss"`
 	ReverseLoss   float64 `json:"reverse_loss"`
@@ -57,7 +57,7 @@ func (l links) Verify(ctx context.Context, id string) (any, error) {
 		Packets:   m.Packets,
 		WantedRTT: m.WantedRTT.Seconds() * 1000,
 		RTTMedian: m.RTTMedian.Seconds() * 1000, RTTMin: m.RTTMin.Seconds() * 1000, RTTMax: m.RTTMax.Seconds() * 1000,
-		WantedForward: m.WantedForward, ForwardLoss: m.ForwardLoss,
-		WantedReverse: m.WantedReverse, ReverseLoss: m.ReverseLoss,
+		WantedForward: 100 * m.WantedForward, ForwardLoss: 100 * m.ForwardLoss,
+		WantedReverse: 100 * m.WantedReverse, ReverseLoss: 100 * m.ReverseLoss,
 	}, err
 }
