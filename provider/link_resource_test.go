@@ -30,8 +30,11 @@ func attach(t *testing.T, dir datadir.Dir, network string, hosts map[string]stri
 		t.Fatal(err)
 	}
 	for host, address := range hosts {
-		namespace := exec.Command("sleep", "infinity")
-		namespace.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+		namespace := exec.Command("cat") // it ends with the test, which holds its input
+		namespace.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+		if _, err := namespace.StdinPipe(); err != nil {
+			t.Fatal(err)
+		}
 		if err := namespace.Start(); err != nil {
 			t.Fatal(err)
 		}

@@ -86,8 +86,11 @@ func newTestbed(t *testing.T) (datadir.Dir, namespaces) {
 	}
 	hosts := namespaces{program: program, pids: map[string]int{}}
 	for i, name := range []string{wan.A, wan.B} {
-		process := exec.Command("sleep", "infinity")
-		process.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+		process := exec.Command("cat") // it ends with the test, which holds its input
+		process.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+		if _, err := process.StdinPipe(); err != nil {
+			t.Fatal(err)
+		}
 		if err := process.Start(); err != nil {
 			t.Fatal(err)
 		}

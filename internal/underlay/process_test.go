@@ -46,8 +46,11 @@ func newData(t *testing.T) (data datadir.Dir, program string) {
 // newHost starts a process with a network namespace of its own.
 func newHost(t *testing.T) (namespace string) {
 	t.Helper()
-	host := exec.Command("sleep", "infinity")
-	host.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	host := exec.Command("cat") // it ends with the test, which holds its input
+	host.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	if _, err := host.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
 	if err := host.Start(); err != nil {
 		t.Fatal(err)
 	}

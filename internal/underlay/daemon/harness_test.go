@@ -88,8 +88,11 @@ func (l *lab) start() {
 // addHost starts the process that a host's network namespace lives by.
 func (l *lab) addHost(name string) {
 	l.tb.Helper()
-	process := exec.Command("sleep", "infinity")
-	process.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	process := exec.Command("cat") // it ends with the test, which holds its input
+	process.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	if _, err := process.StdinPipe(); err != nil {
+		l.tb.Fatal(err)
+	}
 	if err := process.Start(); err != nil {
 		l.tb.Fatal(err)
 	}
@@ -98,17 +101,25 @@ func (l *lab) addHost(name string) {
 	l.run(name, "ip", "link", "set", "lo", "up")
 }
 
+// close ends everything before the test does.
+func (l *lab) close() {
+	l.end()
+	for name := range l.hosts {
+		l.kill(name)
+	}
+}
+
 func (l *lab) kill(name string) {
 	_ = l.hosts[name].Process.Kill()
 	_ = l.hosts[name].Wait()
 }
 
 func (l *lab) port(name string, address netip.Addr) underlay.Port {
-	prefix := netip.PrefixFrom(address, 24)
+	bits := 24
 	if address.Is6() {
-		prefix = netip.PrefixFrom(address, 64)
+		bits = 64
 	}
-	return underlay.Port{Host: name, Namespace: l.namespace(name), Device: "eth0", Address: prefix}
+	return underlay.Port{Host: name, Namespace: l.namespace(name), Device: "eth0", Address: netip.PrefixFrom(address, bits)}
 }
 
 func (l *lab) namespace(name string) string {
@@ -214,7 +225,10 @@ func (l *lab) iperf(client, server, address string, args ...string) float64 {
 		seen += string(banner[:n])
 	}
 	go func() { _, _ = bytes.NewBuffer(nil).ReadFrom(out) }()
-	text := l.run(client, append([]string{"iperf3", "--client", address, "--json"}, args...)...)
+	text, err := l.command(client, append([]string{"iperf3", "--client", address, "--json"}, args...)...).Output()
+	if err != nil {
+		l.tb.Fatalf("iperf3: %v: %s", err, text)
+	}
 	var result struct {
 		End struct {
 			SumReceived struct {
@@ -226,7 +240,7 @@ func (l *lab) iperf(client, server, address string, args ...string) float64 {
 			} `json:"sum"`
 		} `json:"end"`
 	}
-	if err := json.Unmarshal([]byte(text), &result); err != nil {
+	if err := json.Unmarshal(text, &result); err != nil {
 		l.tb.Fatal(err)
 	}
 	if result.End.SumReceived.BitsPerSecond == 0 {
