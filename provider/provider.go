@@ -98,6 +98,7 @@ func (p *testbedProvider) Resources(context.Context) []func() resource.Resource 
 	return []func() resource.Resource{
 		newBenchmarkRunResource,
 		newNetworkResource,
+		newLocalHostResource,
 		newNetemProfileResource,
 		newLinkResource,
 		newClusterlinkFabricResource,

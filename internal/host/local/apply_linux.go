@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -150,7 +149,7 @@ func (o *Opener) observe(ctx context.Context, found record) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	networks, err := o.connections(ctx, found)
+	networks, err := o.networks(ctx, found)
 	if err != nil {
 		return Status{}, err
 	}
@@ -174,12 +173,4 @@ func (o *Opener) Remove(ctx context.Context, name string) error {
 		return fmt.Errorf("remove host %s: %w", name, err)
 	}
 	return nil
-}
-
-func (s Spec) addresses() []netip.Addr {
-	var addresses []netip.Addr
-	for _, network := range s.Networks {
-		addresses = append(addresses, network.Address)
-	}
-	return addresses
 }

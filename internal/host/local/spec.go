@@ -41,3 +41,21 @@ func (s Spec) check() error {
 	}
 	return nil
 }
+
+func (s Spec) addresses() []netip.Addr {
+	var addresses []netip.Addr
+	for _, network := range s.Networks {
+		addresses = append(addresses, network.Address)
+	}
+	return addresses
+}
+
+// NetworkError is an error about one of a host's networks.
+type NetworkError struct {
+	Index int // in Spec.Networks
+	Err   error
+}
+
+func (e *NetworkError) Error() string { return e.Err.Error() }
+
+func (e *NetworkError) Unwrap() error { return e.Err }
