@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/hashicorp/terraform-plugin-testing/compare"
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
 	"github.com/hashicorp/terraform-plugin-testing/knownvalue"
 	"github.com/hashicorp/terraform-plugin-testing/plancheck"
@@ -31,7 +32,7 @@ resource "testbed_nebula_ca" "lab" {
 }
 `
 	}
-	fingerprint := statecheck.CompareValue(compareDiffer)
+	fingerprint := statecheck.CompareValue(compare.ValuesDiffer())
 	resource.UnitTest(t, resource.TestCase{
 		ProtoV6ProviderFactories: factories(),
 		CheckDestroy: func(*terraform.State) error {

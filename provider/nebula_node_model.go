@@ -66,19 +66,9 @@ type nebulaRuleModel struct {
 	LocalCIDR types.String `tfsdk:"local_cidr"`
 }
 
-// The types of nested values, for those that are null or made from a host.
-var (
-	nebulaRouteType = types.ObjectType{AttrTypes: map[string]attr.Type{
-		"route": cidrtypes.IPPrefixType{}, "via": iptypes.IPAddressType{}, "mtu": types.Int64Type, "metric": types.Int64Type,
-	}}
-	nebulaRuleType = types.ObjectType{AttrTypes: map[string]attr.Type{
-		"port": types.StringType, "proto": types.StringType, "host": types.StringType,
-		"groups": types.SetType{ElemType: types.StringType}, "cidr": types.StringType, "local_cidr": types.StringType,
-	}}
-	nebulaFirewallTypes = map[string]attr.Type{
-		"inbound": types.ListType{ElemType: nebulaRuleType}, "outbound": types.ListType{ElemType: nebulaRuleType},
-	}
-)
+var nebulaRouteType = types.ObjectType{AttrTypes: map[string]attr.Type{
+	"route": cidrtypes.IPPrefixType{}, "via": iptypes.IPAddressType{}, "mtu": types.Int64Type, "metric": types.Int64Type,
+}}
 
 // nebulaKind is a node's model with what only its kind has.
 type nebulaKind interface {

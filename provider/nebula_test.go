@@ -9,13 +9,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/hashicorp/terraform-plugin-testing/compare"
 	"github.com/hashicorp/terraform-plugin-testing/terraform"
-)
-
-var (
-	compareSame   = compare.ValuesSame()
-	compareDiffer = compare.ValuesDiffer()
 )
 
 // gone returns an error when there is something at the path.

@@ -232,7 +232,7 @@ func FindCA(dataDir string, certificate []byte) string {
 	for _, path := range paths {
 		ca, err := LoadCA(path)
 		if err != nil {
-			continue
+			continue // another CA's trouble
 		}
 		if text, err := ca.Certificate.MarshalPEM(); err == nil && bytes.Equal(text, certificate) {
 			return path
@@ -248,9 +248,7 @@ func RemoveCA(dataDir, path string) error {
 		return fmt.Errorf("remove the CA's key: %w", err)
 	}
 	for dir := filepath.Dir(path); strings.HasPrefix(dir+"/", dataDir+"/"); dir = filepath.Dir(dir) {
-		if os.Remove(dir) != nil {
-			break // there is more in it
-		}
+		_ = os.Remove(dir) // stays when there is more in it
 	}
 	return nil
 }
