@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
