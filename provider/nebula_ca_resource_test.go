@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/hashicorp/terraform-plugin-testing/compare"
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
 	"github.com/hashicorp/terraform-plugin-testing/knownvalue"
 	"github.com/hashicorp/terraform-plugin-testing/plancheck"
@@ -32,7 +31,7 @@ resource "testbed_nebula_ca" "lab" {
 }
 `
 	}
-	fingerprint := statecheck.CompareValue(compare.ValuesDiffer())
+	fingerprint := statecheck.CompareValue(compareDiffer)
 	resource.UnitTest(t, resource.TestCase{
 		ProtoV6ProviderFactories: factories(),
 		CheckDestroy: func(*terraform.State) error {

@@ -9,8 +9,12 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/hashicorp/terraform-plugin-testing/compare"
 	"github.com/hashicorp/terraform-plugin-testing/terraform"
 )
+
+// compareDiffer compares a value that every step changes.
+var compareDiffer = compare.ValuesDiffer()
 
 // gone returns an error when there is something at the path.
 func gone(path string) error {
