@@ -42,7 +42,6 @@ import (
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/site"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/datadir"
-	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
 )
 
 var (
@@ -99,11 +98,13 @@ func benchmarkRunPlanAttributes() map[string]schema.Attribute {
 			Attributes: map[string]schema.Attribute{
 				"cluster": schema.StringAttribute{
 					Required:            true,
-					MarkdownDescription: "URL of the calling cluster, for example `k3s+local://edge`.",
+					Validators:          []validator.String{clusterURLValidator()},
+					MarkdownDescription: "URL of the calling cluster, for example `k3s+local://edge`, which is the `url` of a `testbed_k3s_cluster`.",
 				},
 				"namespace": schema.StringAttribute{
 					Optional: true, Computed: true, Default: stringdefault.StaticString("default"),
-					MarkdownDescription: "Namespace of the pod, `default` by default.",
+					Validators:          []validator.String{dnsLabelValidator()},
+					MarkdownDescription: "Namespace of the pod, which has to exist; `default` by default.",
 				},
 				"image": schema.StringAttribute{
 					Optional:            true,
@@ -379,7 +380,7 @@ func (r *benchmarkRunResource) Create(ctx context.Context, req resource.CreateRe
 			"run": id, "visit": p.Visit, "of": p.Visits, "scenario": p.Scenario, "left": p.Left.Round(time.Second).String(),
 		})
 	}
-	bed := site.Site{Data: datadir.Dir(r.data.dataDir), Hosts: r.data.hosts, Clusters: kube.NewOpener(r.data.hosts)}
+	bed := site.Site{Data: datadir.Dir(r.data.dataDir), Hosts: r.data.hosts, Clusters: r.data.clusters}
 	report, err := bed.Run(ctx, plan, options)
 	switch {
 	case errors.Is(err, site.ErrCluster) && errors.Is(err, fs.ErrNotExist):

@@ -38,6 +38,7 @@ func TestBenchmarkRunRefuses(t *testing.T) {
 		want    string
 	}{
 		"name":        {[]string{`"response-time"`, `"Response time"`}, `up to 40 lower-case letters, digits and inner hyphens`},
+		"cluster":     {[]string{`"k3s+local://edge"`, `"edge"`}, `must be the URL of a cluster`},
 		"baseline":    {[]string{`direct = {`, `straight = {`}, `The baseline "direct" is not one of the arms. Name an arm`},
 		"missing url": {[]string{`hello-world = "http://hello-world:80", `, ``}, `The arm "clusterlink" has no URL for the function "hello-world". Add one`},
 		"url":         {[]string{`http://hello-world:80`, `hello-world:80`}, `"hello-world:80" is no URL of a function. Write one like`},

@@ -37,9 +37,13 @@ func clusterAttribute() schema.StringAttribute {
 	return schema.StringAttribute{
 		Required:            true,
 		PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
-		Validators:          []validator.String{stringvalidator.RegexMatches(clusterURL, "must be the URL of a cluster, for example \"k3s+local://edge\" or the url of a testbed_k3s_cluster")},
+		Validators:          []validator.String{clusterURLValidator()},
 		MarkdownDescription: "URL of the cluster, for example `k3s+local://edge`, which is the `url` of a `testbed_k3s_cluster`, or `kubeconfig:///path?context=NAME`.",
 	}
+}
+
+func clusterURLValidator() validator.String {
+	return stringvalidator.RegexMatches(clusterURL, "must be the URL of a cluster, for example \"k3s+local://edge\" or the url of a testbed_k3s_cluster")
 }
 
 func nameAttribute(description string) schema.StringAttribute {
