@@ -22,6 +22,7 @@ func kine(c Config, f files) component {
 		"--endpoint=sqlite://" + db + "?_journal_mode=WAL&_synchronous=OFF&_busy_timeout=30000&_txlock=immediate",
 		"--listen-address=unix://" + f.kine,
 		"--metrics-bind-address=0",
+		"--log-format=json",
 	}}
 }
 

@@ -15,8 +15,10 @@ import (
 
 const (
 	tailLines = 15
-	stopGrace = 5 * time.Second
 	askEvery  = 50 * time.Millisecond
+
+	// The API server alone takes longer: it waits for clients that are gone.
+	stopGrace = time.Second
 )
 
 // group runs components that belong together: when one ends, all have to.
@@ -97,17 +99,22 @@ func (p *process) failure() error {
 	return fmt.Errorf("%s: %s; its last lines:\n%s", p.name, how, p.out.tail())
 }
 
-// stop ends the components, the last started first, and leaves the pods.
+// stop ends the components and leaves the pods. All are told at once: each one
+// is made for the sudden end of the others.
 func (g *group) stop() {
-	for i := len(g.processes) - 1; i >= 0; i-- {
-		p := g.processes[i]
+	for _, p := range g.processes {
 		p.cmd.Process.Signal(syscall.SIGTERM)
-		select {
-		case <-p.done:
-		case <-time.After(stopGrace):
-			p.cmd.Process.Kill()
-			<-p.done
+	}
+	late := time.AfterFunc(stopGrace, func() {
+		for _, p := range g.processes {
+			if p.cmd.Process.Kill() == nil {
+				fmt.Fprintf(g.log, "[k3s] %s did not end within %s and was killed\n", p.name, stopGrace)
+			}
 		}
+	})
+	defer late.Stop()
+	for _, p := range g.processes {
+		<-p.done
 	}
 }
 

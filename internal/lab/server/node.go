@@ -13,9 +13,6 @@ import (
 	"strings"
 )
 
-// preparePod network and kernel settings are those of the node's own network
-// namespace; the machine's are not touched.
-
 // vxlanOverhead is what flannel's VXLAN takes from each packet.
 const vxlanOverhead = 50
 
@@ -126,7 +123,7 @@ func resolvConf(c Config) (path string, forwards bool, err error) {
 	return path, forwards, writeFile(path, []byte(strings.Join(kept, "")), 0o644)
 }
 
-// cpusetOf fills an empty v1 cpuset, in which no process can run. A cgroup
+// fillCpuset fills an empty v1 cpuset, in which no process can run. A cgroup
 // namespace's root is a cgroup that somebody made, often without filling it.
 func fillCpuset() error {
 	const root = "/sys/fs/cgroup/cpuset/"
