@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -157,14 +158,7 @@ const probeSize = 84
 // measure takes one measurement and names what it missed.
 func (p *prober) measure(ctx context.Context) (Measurement, []string, error) {
 	m := Measurement{Packets: p.v.Packets, WantedRTT: p.want.RTT, WantedForward: p.want.ForwardLoss, WantedReverse: p.want.ReverseLoss}
-	var echoes Echoes
-	if err := p.a.probe(ctx, &echoes, p.pace("echo", p.b.address)...); err != nil {
-		return m, nil, err
-	}
-	var flow Flow
-	err := p.b.answering(ctx, func(address string) error {
-		return p.a.probe(ctx, &flow, p.pace("flow", address)...)
-	})
+	echoes, flow, err := p.sample(ctx)
 	if err != nil {
 		return m, nil, err
 	}
@@ -223,6 +217,16 @@ func (p *prober) measure(ctx context.Context) (Measurement, []string, error) {
 	return m, misses, nil
 }
 
+// sample runs the echo and the flow probe at the same time.
+func (p *prober) sample(ctx context.Context) (echoes Echoes, flow Flow, err error) {
+	echoed := make(chan error, 1)
+	go func() { echoed <- p.a.probe(ctx, &echoes, p.pace("echo", p.b.address)...) }()
+	err = p.b.answering(ctx, func(address string) error {
+		return p.a.probe(ctx, &flow, p.pace("flow", address)...)
+	})
+	return echoes, flow, errors.Join(<-echoed, err)
+}
+
 // rttTolerance is how far the median of some round-trip times may be off.
 func (p *prober) rttTolerance(samples int) time.Duration {
 	tolerance := max(300*time.Microsecond, p.want.RTT*3/100)
@@ -249,7 +253,7 @@ func (p *prober) pace(kind, address string) []string {
 	for _, d := range []netem.Direction{p.profile.Forward, p.profile.Reverse} {
 		wait += time.Duration(d.Delay) + 4*time.Duration(d.Jitter)
 		if d.Rate > 0 {
-			interval = max(interval, 2*d.Rate.Serialize(probeSize)) // or the probe fills the queue
+			interval = max(interval, 4*d.Rate.Serialize(probeSize)) // or the probes fill the queue
 			wait += 2 * d.Rate.Serialize(probeSize)
 		}
 	}

@@ -27,10 +27,16 @@ func BenchmarkRTT(b *testing.B) {
 
 // BenchmarkTCP prints the throughput of one TCP connection for 5 seconds.
 func BenchmarkTCP(b *testing.B) {
-	for _, rtt := range []time.Duration{0, 10 * time.Millisecond, 40 * time.Millisecond} {
-		b.Run(rtt.String(), func(b *testing.B) {
+	for _, profile := range []string{
+		`{}`,
+		`{"rtt":"10ms"}`,
+		`{"rtt":"40ms"}`,
+		`{"rtt":"10ms","jitter":"1ms","distribution":"normal","loss":{"random":{"percent":0.08}}}`,
+		`{"rtt":"10ms","rate":"1gbit"}`,
+	} {
+		b.Run(profile, func(b *testing.B) {
 			l := newLab(b, testSpec, "a", "b")
-			l.link("a", "b", fmt.Sprintf(`{"rtt":%q}`, rtt))
+			l.link("a", "b", profile)
 			for b.Loop() {
 				b.ReportMetric(l.iperf("a", "b", "198.18.7.2", "--time", "5")/1e9, "Gbit/s")
 			}

@@ -162,8 +162,12 @@ func TestRateAndQueue(t *testing.T) {
 		t.Errorf("%.2f Mbit/s passed, want %.2f", received/1e6, want/1e6)
 	}
 	// 50 packets of 1500 bytes take 30 ms.
-	if len(times) == 0 || slices.Max(times) > 35*time.Millisecond || slices.Max(times) < 25*time.Millisecond {
-		t.Errorf("the longest round trip under load is %v, want about 30 ms", times)
+	if len(times) == 0 {
+		t.Fatal("no echo request found room")
+	}
+	slices.Sort(times)
+	if median := times[len(times)/2]; median < 27*time.Millisecond || median > 33*time.Millisecond {
+		t.Errorf("the median round trip under load is %v, want about 30 ms", median)
 	}
 	if c := l.counters("a", "b"); c.Dropped == 0 || c.Waiting != 0 {
 		t.Errorf("the counters say %+v", c)
@@ -200,10 +204,18 @@ func TestChangeUnderLoad(t *testing.T) {
 }
 
 func TestUnknownAddress(t *testing.T) {
-	l := newLab(t, testSpec, "a")
-	output, err := l.try("a", "ping", "-n", "-c", "1", "-W", "2", "198.18.7.99")
-	if err == nil || !strings.Contains(output, "Destination Host Unreachable") {
-		t.Errorf("got %v:\n%s", err, output)
+	l := newLab(t, testSpec)
+	l.addHost("a")
+	port := l.port("a", netip.MustParseAddr("198.18.7.1"))
+	port.DefaultRoute = true
+	if err := l.client.Attach(t.Context(), port); err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range []string{"198.18.7.99", "198.19.0.1"} {
+		output, err := l.try("a", "ping", "-n", "-c", "1", "-W", "2", address)
+		if err == nil || !strings.Contains(output, "Destination Host Unreachable") {
+			t.Errorf("%s: got %v:\n%s", address, err, output)
+		}
 	}
 }
 

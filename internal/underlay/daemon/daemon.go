@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"log"
 	"net"
-	"runtime"
 	"sync"
 	"time"
 
@@ -24,9 +23,6 @@ import (
 // Run is the daemon of the network in a folder. It calls ready once it answers
 // and returns when ctx ends.
 func Run(ctx context.Context, dir string, ready func()) error {
-	// A port's thread has to run at once when the kernel wakes it, so the
-	// kernel, not the Go scheduler, shares the processors out among them.
-	runtime.GOMAXPROCS(runtime.NumCPU() + 8)
 	n, err := restore(dir)
 	if err != nil {
 		return fmt.Errorf("restore the network in %s: %w", dir, err)

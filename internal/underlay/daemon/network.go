@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -150,6 +151,9 @@ func (n *network) add(held underlay.HeldPort) error {
 	}
 	p.pairs.Store(&pairs)
 	n.ports[p.Host] = p
+	// A port's thread has to run at once when the kernel wakes it, so the
+	// kernel, not the Go scheduler, shares the processors out among them.
+	runtime.GOMAXPROCS(runtime.NumCPU() + len(n.ports))
 	go p.run(func() { n.gone(p) })
 	return nil
 }
