@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
 )
@@ -54,44 +55,77 @@ func NewOpener(hosts host.Opener) *Opener {
 // server is not asked yet. A host, or a k3s on it, that does not exist is an
 // fs.ErrNotExist.
 func (o *Opener) Open(ctx context.Context, clusterURL string) (*Client, error) {
+	config, server, err := o.Kubeconfig(ctx, clusterURL)
+	if err != nil {
+		return nil, err
+	}
+	return open(clusterURL, config, server)
+}
+
+// Kubeconfig returns the one context that a cluster URL names, with all its
+// credentials inside, and the host from within which its addresses are to be
+// dialled, or nil for this machine.
+func (o *Opener) Kubeconfig(ctx context.Context, clusterURL string) (*clientcmdapi.Config, host.Host, error) {
 	if hostURL, ok := strings.CutPrefix(clusterURL, "k3s+"); ok {
 		server, err := o.hosts.Open(ctx, hostURL)
 		if err != nil {
-			return nil, fmt.Errorf("open cluster %s: %w", clusterURL, err)
+			return nil, nil, fmt.Errorf("open cluster %s: %w", clusterURL, err)
 		}
-		return OpenServer(ctx, server)
+		config, err := serverKubeconfig(ctx, server)
+		return config, server, err
 	}
 	parsed, err := url.Parse(clusterURL)
 	if err != nil {
-		return nil, fmt.Errorf("open cluster: %w", err)
+		return nil, nil, fmt.Errorf("open cluster: %w", err)
 	}
 	if parsed.Scheme != "kubeconfig" || parsed.Host != "" || !filepath.IsAbs(parsed.Path) {
-		return nil, fmt.Errorf("open cluster %q: a cluster is named \"k3s+HOST-URL\", for example \"k3s+local://edge\", or \"kubeconfig:///absolute/path?context=NAME\"", clusterURL)
+		return nil, nil, fmt.Errorf("open cluster %q: a cluster is named \"k3s+HOST-URL\", for example \"k3s+local://edge\", or \"kubeconfig:///absolute/path?context=NAME\"", clusterURL)
 	}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: parsed.Path},
-		&clientcmd.ConfigOverrides{CurrentContext: parsed.Query().Get("context")},
-	).ClientConfig()
+	config, err := clientcmd.LoadFromFile(parsed.Path)
+	if err == nil {
+		if name := parsed.Query().Get("context"); name != "" {
+			config.CurrentContext = name
+		}
+		err = errors.Join(clientcmdapi.MinifyConfig(config), clientcmdapi.FlattenConfig(config))
+	}
 	if err != nil {
 		// A file missing here says nothing about the cluster's objects, so
 		// the chain ends.
-		return nil, fmt.Errorf("open cluster %s: %v", clusterURL, err)
+		return nil, nil, fmt.Errorf("open cluster %s: %v", clusterURL, err)
 	}
-	return newClient(clusterURL, config, nil)
+	return config, nil, nil
 }
 
 // OpenServer returns a client of the k3s cluster whose server runs on the host.
 func OpenServer(ctx context.Context, server host.Host) (*Client, error) {
-	clusterURL := "k3s+" + server.URL()
+	config, err := serverKubeconfig(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	return open("k3s+"+server.URL(), config, server)
+}
+
+func serverKubeconfig(ctx context.Context, server host.Host) (*clientcmdapi.Config, error) {
 	content, err := server.Read(ctx, K3sKubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("open cluster %s: read its kubeconfig: %w", clusterURL, err)
+		return nil, fmt.Errorf("open cluster k3s+%s: read its kubeconfig: %w", server.URL(), err)
 	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(content)
+	config, err := clientcmd.Load(content)
+	if err == nil {
+		err = clientcmdapi.MinifyConfig(config)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("open cluster %s: parse %s: %w", clusterURL, K3sKubeconfig, err)
+		return nil, fmt.Errorf("open cluster k3s+%s: parse %s: %w", server.URL(), K3sKubeconfig, err)
 	}
-	return newClient(clusterURL, config, server)
+	return config, nil
+}
+
+func open(clusterURL string, config *clientcmdapi.Config, server host.Host) (*Client, error) {
+	rest, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("open cluster %s: %w", clusterURL, err)
+	}
+	return newClient(clusterURL, rest, server)
 }
 
 // Client talks to one cluster. It is safe for concurrent use.

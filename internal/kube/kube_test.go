@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
@@ -288,5 +289,38 @@ func TestUnreachable(t *testing.T) {
 	defer cancel()
 	if _, err := open().Get(ctx, namespace); !errors.Is(err, host.ErrUnreachable) {
 		t.Errorf("Get with nobody listening = %v, want that it is unreachable", err)
+	}
+}
+
+func TestForward(t *testing.T) {
+	s := newAPIServer(t)
+	machine := s.host()
+	forward, err := kube.StartForward(machine, s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, server, err := kube.NewOpener(machine).Kubeconfig(t.Context(), "k3s+local://edge")
+	if err != nil || server != host.Host(machine) {
+		t.Fatal(server, err)
+	}
+	config.Clusters[config.Contexts[config.CurrentContext].Cluster].Server = "https://" + forward.Address()
+	text, err := clientcmd.Write(*config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kube.NewOpener(nil).Open(t.Context(), "kubeconfig://"+writeFile(t, text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.List(t.Context(), "v1", "Namespace", "", ""); err != nil {
+		t.Error(err)
+	}
+	// It ends with a connection still open.
+	if err := forward.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := net.Dial("tcp", forward.Address()); err == nil {
+		t.Error("the forward still listens")
 	}
 }

@@ -1,0 +1,567 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework-jsontypes/jsontypes"
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/listdefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/listplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
+	"github.com/hashicorp/terraform-plugin-log/tflog"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/artifact"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/k3s"
+)
+
+var (
+	_ resource.ResourceWithConfigure      = (*k3sClusterResource)(nil)
+	_ resource.ResourceWithValidateConfig = (*k3sClusterResource)(nil)
+	_ resource.ResourceWithModifyPlan     = (*k3sClusterResource)(nil)
+	_ resource.ResourceWithImportState    = (*k3sClusterResource)(nil)
+)
+
+const (
+	k3sApplyTimeout  = 15 * time.Minute
+	k3sReadTimeout   = time.Minute
+	k3sDeleteTimeout = 5 * time.Minute
+
+	k3sAppliedKey = "applied"
+)
+
+var objectAsEmpty = basetypes.ObjectAsOptions{UnhandledNullAsEmpty: true, UnhandledUnknownAsEmpty: true}
+
+type k3sClusterResource struct {
+	hosts     host.Opener
+	artifacts *artifact.Cache
+}
+
+func newK3sClusterResource() resource.Resource { return &k3sClusterResource{} }
+
+func (r *k3sClusterResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_k3s_cluster"
+}
+
+func (r *k3sClusterResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	replace := []planmodifier.String{stringplanmodifier.RequiresReplace()}
+	stable := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
+	location := stringvalidator.RegexMatches(regexp.MustCompile(`^(/|https?://)`), "must be an absolute path on this machine or an http(s) URL")
+	node := schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+		"host": schema.StringAttribute{
+			Required:            true,
+			PlanModifiers:       replace,
+			MarkdownDescription: "URL of the host, for example the `url` of a `testbed_local_host`.",
+		},
+		"node_ip": schema.StringAttribute{
+			Required:            true,
+			CustomType:          iptypes.IPv4AddressType{},
+			PlanModifiers:       replace,
+			MarkdownDescription: "Address of the host that the cluster uses, for example its address in the Nebula overlay.",
+		},
+		"interface": schema.StringAttribute{
+			Optional:            true,
+			MarkdownDescription: "Network interface between nodes, for example the Nebula device; pods get an MTU 50 bytes below its own. By default k3s takes the one of the default route.",
+		},
+	}}
+	disabled := []string{"metrics-server", "servicelb", "traefik"}
+	elements := []attr.Value{}
+	for _, component := range disabled {
+		elements = append(elements, types.StringValue(component))
+	}
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "Installs k3s on a host and waits until its cluster works: the service runs, the API server is ready, the node is Ready and CoreDNS is available. " +
+			"The program, image archives and configuration change in place; k3s restarts and the pods stay. " +
+			"The token is made on the host and never leaves it; `testbed_kubeconfig` gives the credentials to other providers without storing them.",
+		Attributes: map[string]schema.Attribute{
+			"name": schema.StringAttribute{
+				Required:      true,
+				PlanModifiers: replace,
+				Validators: []validator.String{stringvalidator.RegexMatches(regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`),
+					"must be at most 63 small letters, digits and hyphens, and begin and end with a letter or a digit")},
+				MarkdownDescription: "Name of the cluster, which is also the name of its server's node.",
+			},
+			"servers": schema.ListNestedAttribute{
+				Required:            true,
+				Validators:          []validator.List{listvalidator.SizeBetween(1, 1)},
+				NestedObject:        node,
+				MarkdownDescription: "The cluster's servers, exactly one for now. A server is also a node.",
+			},
+			"agents": schema.ListNestedAttribute{
+				Optional:            true,
+				NestedObject:        node,
+				MarkdownDescription: "Further nodes. Must be empty for now: clusters of several nodes are not supported yet.",
+			},
+			"version": schema.StringAttribute{
+				Optional:            true,
+				Validators:          []validator.String{stringvalidator.RegexMatches(regexp.MustCompile(`^v\d+\.\d+\.\d+(-rc\d+)?\+k3s\d+$`), "must be a k3s release, for example \""+k3s.DefaultVersion+"\"")},
+				MarkdownDescription: "Release of k3s to download, checked by its checksum file; `" + k3s.DefaultVersion + "` by default. Upgrades happen in place; do not skip a minor version.",
+			},
+			"binary": schema.SingleNestedAttribute{
+				Optional:            true,
+				MarkdownDescription: "A k3s program to install instead of a release, for machines without internet.",
+				Attributes: map[string]schema.Attribute{
+					"source": schema.StringAttribute{
+						Required:            true,
+						Validators:          []validator.String{location},
+						MarkdownDescription: "Absolute path on this machine, or http(s) URL.",
+					},
+					"sha256": schema.StringAttribute{
+						Optional:            true,
+						Validators:          []validator.String{stringvalidator.RegexMatches(regexp.MustCompile(`^[0-9a-fA-F]{64}$`), "must be a SHA-256 in 64 hexadecimal digits")},
+						MarkdownDescription: "SHA-256 that the program must have, in hexadecimal.",
+					},
+				},
+			},
+			"airgap_images": schema.ListAttribute{
+				Optional:            true,
+				ElementType:         types.StringType,
+				Validators:          []validator.List{listvalidator.ValueStringsAre(location)},
+				MarkdownDescription: "Archives of container images that the node imports, so that it needs no registry: absolute paths on this machine, or http(s) URLs. By default the air-gap archive of the release when k3s is downloaded, and none with `binary`.",
+			},
+			"cluster_cidr": schema.StringAttribute{
+				Optional:            true,
+				Computed:            true,
+				CustomType:          cidrtypes.IPv4PrefixType{},
+				Default:             stringdefault.StaticString("10.42.0.0/16"),
+				PlanModifiers:       replace,
+				MarkdownDescription: "Addresses of pods; `10.42.0.0/16` by default. Clusters that talk to each other need different ones.",
+			},
+			"service_cidr": schema.StringAttribute{
+				Optional:            true,
+				Computed:            true,
+				CustomType:          cidrtypes.IPv4PrefixType{},
+				Default:             stringdefault.StaticString("10.43.0.0/16"),
+				PlanModifiers:       replace,
+				MarkdownDescription: "Addresses of services; `10.43.0.0/16` by default. Clusters that talk to each other need different ones.",
+			},
+			"tls_sans": schema.ListAttribute{
+				Optional:            true,
+				ElementType:         types.StringType,
+				MarkdownDescription: "Further names and addresses in the API server's certificate. The node's name and address are always there.",
+			},
+			"disable": schema.ListAttribute{
+				Optional:            true,
+				Computed:            true,
+				ElementType:         types.StringType,
+				Default:             listdefault.StaticValue(types.ListValueMust(types.StringType, elements)),
+				MarkdownDescription: "Packaged components to leave out; `[\"" + strings.Join(disabled, "\", \"") + "\"]` by default, which disturb measurements and are not needed for them.",
+			},
+			"config": schema.StringAttribute{
+				Optional:            true,
+				CustomType:          jsontypes.NormalizedType{},
+				MarkdownDescription: "Further keys of k3s's `config.yaml`, as a JSON object, for example `jsonencode({ \"kubelet-arg\" = [\"max-pods=50\"] })`. Do not put secrets here.",
+			},
+			"timeouts": timeouts.Attributes(ctx, timeouts.Opts{
+				Create: true, CreateDescription: "How long the cluster may take to become ready; 15 minutes by default.",
+				Update: true, UpdateDescription: "How long the cluster may take to become ready again; 15 minutes by default.",
+				Delete: true, DeleteDescription: "How long the removal may take; 5 minutes by default.",
+			}),
+			"id": schema.StringAttribute{
+				Computed:            true,
+				PlanModifiers:       stable,
+				MarkdownDescription: "The cluster's URL.",
+			},
+			"url": schema.StringAttribute{
+				Computed:            true,
+				PlanModifiers:       stable,
+				MarkdownDescription: "URL by which other resources name the cluster, for example `k3s+local://edge`.",
+			},
+			"api_endpoint": schema.StringAttribute{
+				Computed:            true,
+				PlanModifiers:       stable,
+				MarkdownDescription: "URL of the API server in the network of the nodes.",
+			},
+			"kubernetes_version": schema.StringAttribute{
+				Computed:            true,
+				MarkdownDescription: "Version that the node reports.",
+			},
+			"node_names": schema.ListAttribute{
+				Computed:            true,
+				ElementType:         types.StringType,
+				PlanModifiers:       []planmodifier.List{listplanmodifier.UseStateForUnknown()},
+				MarkdownDescription: "Names of the nodes.",
+			},
+			"ca_sha256": schema.StringAttribute{
+				Computed:            true,
+				PlanModifiers:       stable,
+				MarkdownDescription: "SHA-256 fingerprint of the API server's CA certificate, in hexadecimal.",
+			},
+			"config_yaml": schema.StringAttribute{
+				Computed:            true,
+				MarkdownDescription: "Content of `/etc/rancher/k3s/config.yaml` on the server. A change made by hand shows up here and is undone by the next apply.",
+			},
+			"binary_sha256": schema.StringAttribute{
+				Computed:            true,
+				MarkdownDescription: "SHA-256 of the k3s program on the server, in hexadecimal.",
+			},
+			"airgap_sha256": schema.ListAttribute{
+				Computed:            true,
+				ElementType:         types.StringType,
+				MarkdownDescription: "SHA-256 of the image archives on the server, in hexadecimal, sorted.",
+			},
+		},
+	}
+}
+
+func (r *k3sClusterResource) Configure(_ context.Context, req resource.ConfigureRequest, resp *resource.ConfigureResponse) {
+	if data := configured(req.ProviderData, &resp.Diagnostics); data != nil {
+		r.hosts, r.artifacts = data.hosts, data.artifacts
+	}
+}
+
+func (r *k3sClusterResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
+	var model k3sClusterModel
+	resp.Diagnostics.Append(req.Config.Get(ctx, &model)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	if len(model.Agents.Elements()) > 0 {
+		resp.Diagnostics.AddAttributeError(path.Root("agents"), "Agents Not Supported",
+			"Clusters of several nodes are not supported yet. Remove agents, or make each host a cluster of its own.")
+	}
+	if !model.Version.IsNull() && !model.Binary.IsNull() {
+		resp.Diagnostics.AddAttributeError(path.Root("version"), "Conflicting k3s Program",
+			"The version follows from the program that binary names. Set version to download a release, or binary, but not both.")
+	}
+	model.validateNetworks(ctx, &resp.Diagnostics)
+	model.validateConfig(&resp.Diagnostics)
+}
+
+// validateNetworks checks that the networks are apart from each other and from
+// the node.
+func (m *k3sClusterModel) validateNetworks(ctx context.Context, diags *diag.Diagnostics) {
+	const summary = "Invalid Cluster Network"
+	prefix := func(name string, value cidrtypes.IPv4Prefix, byDefault string) (netip.Prefix, bool) {
+		if value.IsUnknown() {
+			return netip.Prefix{}, false
+		}
+		text := value.ValueString()
+		if value.IsNull() {
+			text = byDefault
+		}
+		parsed, err := netip.ParsePrefix(text)
+		if err != nil {
+			return netip.Prefix{}, false // reported by the type
+		}
+		if parsed != parsed.Masked() {
+			diags.AddAttributeError(path.Root(name), summary, fmt.Sprintf("%s is the network %s written with a host's bits. Write %q.", text, parsed.Masked(), parsed.Masked()))
+			return netip.Prefix{}, false
+		}
+		return parsed, true
+	}
+	pods, podsKnown := prefix("cluster_cidr", m.ClusterCIDR, "10.42.0.0/16")
+	services, servicesKnown := prefix("service_cidr", m.ServiceCIDR, "10.43.0.0/16")
+	if podsKnown && servicesKnown && pods.Overlaps(services) {
+		diags.AddAttributeError(path.Root("service_cidr"), summary, fmt.Sprintf("service_cidr %s overlaps cluster_cidr %s. Choose networks that are apart.", services, pods))
+	}
+	if m.Servers.IsUnknown() {
+		return
+	}
+	var servers []k3sNodeModel
+	diags.Append(m.Servers.ElementsAs(ctx, &servers, false)...)
+	for i, server := range servers {
+		address, err := netip.ParseAddr(server.NodeIP.ValueString())
+		if err != nil {
+			continue // not known yet, or reported by the type
+		}
+		for name, network := range map[string]netip.Prefix{"cluster_cidr": pods, "service_cidr": services} {
+			if network.Contains(address) {
+				diags.AddAttributeError(path.Root("servers").AtListIndex(i).AtName("node_ip"), summary,
+					fmt.Sprintf("node_ip %s is inside %s %s. Choose a network for the cluster that the hosts do not use.", address, name, network))
+			}
+		}
+	}
+}
+
+// validateConfig checks that the further configuration leaves alone what the
+// resource manages.
+func (m *k3sClusterModel) validateConfig(diags *diag.Diagnostics) {
+	if m.Config.IsNull() || m.Config.IsUnknown() {
+		return
+	}
+	at := path.Root("config")
+	var config map[string]any
+	if err := json.Unmarshal([]byte(m.Config.ValueString()), &config); err != nil {
+		diags.AddAttributeError(at, "Invalid k3s Configuration", "config must be a JSON object of keys of config.yaml, for example jsonencode({ \"kubelet-arg\" = [\"max-pods=50\"] }).")
+		return
+	}
+	reserved := k3s.Reserved()
+	for key := range config {
+		if reason, ok := reserved[strings.TrimSuffix(key, "+")]; ok {
+			diags.AddAttributeError(at, "Invalid k3s Configuration", fmt.Sprintf("config cannot set %q: %s. Remove it.", key, reason))
+		}
+	}
+}
+
+// ModifyPlan plans what will be on the host, so that what was changed there by
+// hand is planned to be undone.
+func (r *k3sClusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	if req.Plan.Raw.IsNull() || r.artifacts == nil {
+		return
+	}
+	var plan, state k3sClusterModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	exists := !req.State.Raw.IsNull()
+	if exists {
+		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	}
+	applied := r.applied(ctx, req.Private, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	plan.ConfigYAML = types.StringUnknown()
+	if plan.rendered(ctx) {
+		spec, diags := plan.spec(ctx)
+		resp.Diagnostics.Append(diags...)
+		if text, err := spec.ConfigYAML(); err == nil {
+			plan.ConfigYAML = types.StringValue(text)
+		}
+	}
+	plan.BinarySHA256, plan.AirgapSHA256 = r.plannedDigests(ctx, plan, state, applied, &resp.Diagnostics)
+	plan.KubernetesVersion = types.StringUnknown()
+	if exists && plan.BinarySHA256.Equal(state.BinarySHA256) && !state.KubernetesVersion.IsNull() {
+		plan.KubernetesVersion = state.KubernetesVersion
+	}
+	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+}
+
+// plannedDigests tells which files will be on the host: those whose source can
+// be read here, or that a checksum names, or those that were applied last when
+// the source is the same.
+func (r *k3sClusterResource) plannedDigests(ctx context.Context, plan, state k3sClusterModel, applied k3sApplied, diags *diag.Diagnostics) (types.String, types.List) {
+	binary, images, known, more := plan.sources(ctx, "")
+	diags.Append(more...)
+
+	digest := types.StringUnknown()
+	sameSource := plan.Binary.Equal(state.Binary) && plan.version() == applied.Version
+	if found, ok := r.artifacts.Known(binary); known && ok {
+		digest = types.StringValue(found)
+	} else if binary.SHA256 != "" {
+		digest = types.StringValue(binary.SHA256)
+	} else if sameSource && applied.Binary != "" {
+		digest = types.StringValue(applied.Binary)
+	}
+
+	var files []artifact.File
+	for _, image := range images {
+		found, ok := r.artifacts.Known(image)
+		known = known && ok
+		files = append(files, artifact.File{SHA256: found})
+	}
+	switch {
+	case known:
+		return digest, k3sDigests(ctx, files, diags)
+	case sameSource && applied.Binary != "" && plan.AirgapImages.Equal(state.AirgapImages):
+		list, more := types.ListValueFrom(ctx, types.StringType, applied.Images)
+		diags.Append(more...)
+		return digest, list
+	}
+	return digest, types.ListUnknown(types.StringType)
+}
+
+// privateState is what holds values for the provider's eyes only.
+type privateState interface {
+	GetKey(ctx context.Context, key string) ([]byte, diag.Diagnostics)
+}
+
+func (r *k3sClusterResource) applied(ctx context.Context, private privateState, diags *diag.Diagnostics) k3sApplied {
+	var applied k3sApplied
+	content, more := private.GetKey(ctx, k3sAppliedKey)
+	diags.Append(more...)
+	if len(content) > 0 {
+		if err := json.Unmarshal(content, &applied); err != nil {
+			diags.AddError("Unable to Read Private State", err.Error()+". This is a bug in the provider; please report it.")
+		}
+	}
+	return applied
+}
+
+func (r *k3sClusterResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	var plan k3sClusterModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	timeout, diags := plan.Timeouts.Create(ctx, k3sApplyTimeout)
+	resp.Diagnostics.Append(diags...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	spec, h := r.prepare(ctx, &plan, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	begun := plan
+	begun.forget()
+	resp.Diagnostics.Append(resp.State.Set(ctx, &begun)...)
+	applied, touched := r.apply(ctx, h, spec, &plan, "Create", &resp.Diagnostics)
+	if !touched {
+		resp.State.RemoveResource(ctx)
+	}
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
+	resp.Diagnostics.Append(resp.Private.SetKey(ctx, k3sAppliedKey, applied)...)
+}
+
+// prepare gets all that the host needs without touching it.
+func (r *k3sClusterResource) prepare(ctx context.Context, plan *k3sClusterModel, diags *diag.Diagnostics) (k3s.Spec, host.Host) {
+	spec, more := plan.spec(ctx)
+	diags.Append(more...)
+	server, more := plan.server(ctx)
+	diags.Append(more...)
+	if diags.HasError() {
+		return spec, nil
+	}
+	plan.locate(server.Host.ValueString(), spec.NodeIP)
+	h, err := r.hosts.Open(ctx, server.Host.ValueString())
+	if err != nil {
+		diags.AddAttributeError(path.Root("servers").AtListIndex(0).AtName("host"), "Unable to Reach Host",
+			fmt.Sprintf("The server of cluster %q: %s.\n\nUse the url of a testbed_local_host, so that the host is made first.", spec.Name, err))
+		return spec, nil
+	}
+	diags.Append(plan.fetch(ctx, r.artifacts, h, &spec)...)
+	return spec, h
+}
+
+// apply makes the cluster as specified and observes it. It returns what to
+// keep with the state, and whether anything on the host may have changed.
+func (r *k3sClusterResource) apply(ctx context.Context, h host.Host, spec k3s.Spec, plan *k3sClusterModel, verb string, diags *diag.Diagnostics) (applied []byte, touched bool) {
+	fields := map[string]any{"cluster": plan.URL.ValueString()}
+	began := time.Now()
+	err := k3s.Apply(ctx, h, spec, func(message string) {
+		tflog.Info(ctx, message, fields, map[string]any{"after": time.Since(began).Round(time.Second).String()})
+	})
+	var input *k3s.InputError
+	if errors.As(err, &input) {
+		diags.AddAttributeError(plan.inputPath(input.Field), "Unable to "+verb+" Cluster", fmt.Sprintf("Cluster %q: %s.", spec.Name, err))
+		return nil, false
+	}
+	var status k3s.Status
+	if err == nil {
+		status, err = k3s.Observe(ctx, h)
+	}
+	if err != nil {
+		addFailure(diags, verb, "Cluster", spec.Name, err, "Mend the cause and apply again. If the cluster only needs longer, raise timeouts."+strings.ToLower(verb)+".")
+		return nil, true
+	}
+	diags.Append(plan.set(ctx, status)...)
+	kept := k3sApplied{Version: plan.version(), Binary: status.BinarySHA256, Images: slices.Compact(append([]string{}, status.Images...))}
+	applied, err = json.Marshal(kept)
+	if err != nil {
+		addFailure(diags, verb, "Cluster", spec.Name, err, "")
+	}
+	return applied, true
+}
+
+func (r *k3sClusterResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var state k3sClusterModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, k3sReadTimeout)
+	defer cancel()
+	hostURL := strings.TrimPrefix(state.ID.ValueString(), "k3s+")
+	var status k3s.Status
+	h, err := r.hosts.Open(ctx, hostURL)
+	if err == nil {
+		status, err = k3s.Observe(ctx, h)
+	}
+	imported := state.Name.IsNull()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		resp.State.RemoveResource(ctx)
+		return
+	case err != nil && !imported && state.drifted(status):
+		// The files on the host are the likely cause, and apply mends them.
+		resp.Diagnostics.AddWarning("Cluster Does Not Answer", fmt.Sprintf("Cluster %q: %s.\n\nIts files were changed on %s. The next apply restores them.", hostURL, err, hostURL))
+		resp.Diagnostics.Append(state.setHost(ctx, status)...)
+	case err != nil:
+		addFailure(&resp.Diagnostics, "Read", "Cluster", hostURL, err, "Look at the log of the service k3s on the host. A cluster that cannot be asked is not taken for removed.")
+		return
+	default:
+		resp.Diagnostics.Append(state.set(ctx, status)...)
+	}
+	if imported {
+		resp.Diagnostics.Append(state.adopt(ctx, hostURL, status.ConfigYAML)...)
+	}
+	resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
+}
+
+// drifted reports whether the files that were found on the host are not those
+// of the state. Nothing found says nothing.
+func (m *k3sClusterModel) drifted(status k3s.Status) bool {
+	return status.ConfigYAML != "" && status.ConfigYAML != m.ConfigYAML.ValueString() ||
+		status.BinarySHA256 != "" && status.BinarySHA256 != m.BinarySHA256.ValueString()
+}
+
+func (r *k3sClusterResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var plan k3sClusterModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	timeout, diags := plan.Timeouts.Update(ctx, k3sApplyTimeout)
+	resp.Diagnostics.Append(diags...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	spec, h := r.prepare(ctx, &plan, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	applied, _ := r.apply(ctx, h, spec, &plan, "Update", &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
+	resp.Diagnostics.Append(resp.Private.SetKey(ctx, k3sAppliedKey, applied)...)
+}
+
+func (r *k3sClusterResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var state k3sClusterModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	timeout, diags := state.Timeouts.Delete(ctx, k3sDeleteTimeout)
+	resp.Diagnostics.Append(diags...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	h, err := r.hosts.Open(ctx, strings.TrimPrefix(state.ID.ValueString(), "k3s+"))
+	if err == nil {
+		err = k3s.Remove(ctx, h)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		addFailure(&resp.Diagnostics, "Delete", "Cluster", state.Name.ValueString(), err, "Destroy again; what is removed already is passed over.")
+	}
+}
+
+func (r *k3sClusterResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	id := "k3s+" + strings.TrimPrefix(req.ID, "k3s+")
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), id)...)
+}
