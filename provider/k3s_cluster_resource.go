@@ -554,7 +554,7 @@ func (r *k3sClusterResource) Delete(ctx context.Context, req resource.DeleteRequ
 	defer cancel()
 	h, err := r.hosts.Open(ctx, strings.TrimPrefix(state.ID.ValueString(), "k3s+"))
 	if err == nil {
-		err = k3s.Remove(ctx, h)
+		err = k3s.Remove(ctx, h, state.Name.ValueString())
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		addFailure(&resp.Diagnostics, "Delete", "Cluster", state.Name.ValueString(), err, "Destroy again; what is removed already is passed over.")

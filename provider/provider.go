@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/artifact"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
@@ -33,6 +34,9 @@ const defaultDataDir = "/var/lib/testbed"
 
 type testbedProvider struct {
 	version string
+
+	// machines, when set, are the hosts instead of those of the data folder.
+	machines host.Opener
 }
 
 // New returns the constructor of the provider for a released version.
@@ -53,6 +57,9 @@ type providerData struct {
 	hosts    host.Opener
 	overlay  *nebula.Overlay
 	clusters *kube.Opener
+
+	artifacts *artifact.Cache
+	forwards  *forwards
 }
 
 func (p *testbedProvider) Metadata(_ context.Context, _ provider.MetadataRequest, resp *provider.MetadataResponse) {
@@ -89,7 +96,12 @@ func (p *testbedProvider) Configure(ctx context.Context, req provider.ConfigureR
 	}
 	data.local = local.NewOpener(data.dataDir)
 	data.hosts = data.local
+	if p.machines != nil {
+		data.hosts = p.machines
+	}
 	data.clusters = kube.NewOpener(data.hosts)
+	data.artifacts = artifact.NewCache(filepath.Join(data.dataDir, "cache"))
+	data.forwards = &forwards{}
 	resp.ResourceData = data
 	resp.DataSourceData = data
 	resp.EphemeralResourceData = data
@@ -109,6 +121,7 @@ func (p *testbedProvider) Resources(context.Context) []func() resource.Resource 
 		newClusterlinkImportResource,
 		newClusterlinkAccessPolicyResource,
 		newFunctionResource,
+		newK3sClusterResource,
 		newNebulaCAResource,
 		newNebulaLighthouseResource,
 		newNebulaNodeResource,
@@ -120,7 +133,9 @@ func (p *testbedProvider) DataSources(context.Context) []func() datasource.DataS
 }
 
 func (p *testbedProvider) EphemeralResources(context.Context) []func() ephemeral.EphemeralResource {
-	return nil
+	return []func() ephemeral.EphemeralResource{
+		newKubeconfigEphemeralResource,
+	}
 }
 
 func (p *testbedProvider) Functions(context.Context) []func() function.Function {

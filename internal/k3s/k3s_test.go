@@ -7,6 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/artifact"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/k3s"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/k3s/k3stest"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
 )
 
@@ -40,6 +43,29 @@ token-file: /etc/rancher/k3s/token
 write-kubeconfig-mode: "0600"
 `
 
+// file writes an artifact of this machine.
+func file(t *testing.T, name, content string) artifact.File {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return artifact.File{Path: path, Name: name, SHA256: k3stest.Sum(content)}
+}
+
+func newSpec(t *testing.T) k3s.Spec {
+	return k3s.Spec{
+		Name:         "edge",
+		NodeIP:       netip.MustParseAddr("198.19.0.11"),
+		Interface:    "nebula1",
+		ClusterCIDR:  netip.MustParsePrefix("10.44.0.0/16"),
+		ServiceCIDR:  netip.MustParsePrefix("10.45.0.0/16"),
+		Disable:      []string{"traefik"},
+		Config:       map[string]any{"kubelet-arg": []any{"max-pods=50"}, "service-node-port-range": "30000-30100"},
+		Binary:       file(t, "k3s", "k3s version v1.37.2+k3s1 (abc)\n"),
+		AirgapImages: []artifact.File{file(t, "images.tar", "one")},
+	}
+}
 func TestConfig(t *testing.T) {
 	spec := newSpec(t)
 	spec.TLSSANs = []string{"edge.example.net"}
@@ -83,7 +109,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-func apply(t *testing.T, m *machine, spec k3s.Spec) []string {
+func apply(t *testing.T, m *k3stest.Machine, spec k3s.Spec) []string {
 	t.Helper()
 	var progress []string
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -95,7 +121,7 @@ func apply(t *testing.T, m *machine, spec k3s.Spec) []string {
 }
 
 func TestApply(t *testing.T) {
-	m := newMachine(t)
+	m := k3stest.New(t)
 	spec := newSpec(t)
 	got := apply(t, m, spec)
 	want := []string{
@@ -112,7 +138,7 @@ func TestApply(t *testing.T) {
 		}
 		return all
 	}
-	image := "/var/lib/rancher/k3s/agent/images/" + sum("one") + "-images.tar"
+	image := "/var/lib/rancher/k3s/agent/images/" + k3stest.Sum("one") + "-images.tar"
 	wantFiles := map[string]string{
 		"/usr/local/bin/k3s":           "-rwxr-xr-x",
 		"/etc/rancher/k3s/config.yaml": "-rw-------",
@@ -154,7 +180,7 @@ func TestApply(t *testing.T) {
 	spec.AirgapImages = []artifact.File{file(t, "images.tar.gz", "two")}
 	again("another image archive", 1)
 	delete(wantFiles, image)
-	wantFiles["/var/lib/rancher/k3s/agent/images/"+sum("two")+"-images.tar.gz"] = "-rw-r--r--"
+	wantFiles["/var/lib/rancher/k3s/agent/images/"+k3stest.Sum("two")+"-images.tar.gz"] = "-rw-r--r--"
 	if diff := cmp.Diff(wantFiles, files()); diff != "" {
 		t.Errorf("files after the changes (-want +got):\n%s", diff)
 	}
@@ -172,7 +198,7 @@ func TestApplyRefusesInput(t *testing.T) {
 		{"node_ip", "local://edge has no address 198.19.0.12; it has 127.0.0.1 on lo, ::1 on lo, 198.19.0.11 on nebula1", func(s *k3s.Spec) { s.NodeIP = netip.MustParseAddr("198.19.0.12") }},
 		{"interface", `local://edge has no interface "eth9"`, func(s *k3s.Spec) { s.Interface = "eth9" }},
 	} {
-		m := newMachine(t)
+		m := k3stest.New(t)
 		before := m.Files()
 		spec := newSpec(t)
 		test.change(&spec)
@@ -186,7 +212,7 @@ func TestApplyRefusesInput(t *testing.T) {
 		}
 	}
 
-	m := newMachine(t)
+	m := k3stest.New(t)
 	spec := newSpec(t)
 	apply(t, m, spec)
 	spec.ClusterCIDR = netip.MustParsePrefix("10.48.0.0/16")
@@ -198,7 +224,7 @@ func TestApplyRefusesInput(t *testing.T) {
 
 func TestApplyTellsWhyItIsNotReady(t *testing.T) {
 	spec := newSpec(t)
-	fails := func(m *machine, patience time.Duration, texts ...string) error {
+	fails := func(m *k3stest.Machine, patience time.Duration, texts ...string) error {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
@@ -217,19 +243,19 @@ func TestApplyTellsWhyItIsNotReady(t *testing.T) {
 		}
 		return err
 	}
-	m := newMachine(t)
-	m.nodeReady.Store(false)
+	m := k3stest.New(t)
+	m.NotReady.Store(true)
 	if err := fails(m, time.Second, "node edge to be Ready", "KubeletNotReady no network"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want the deadline", err)
 	}
 
-	m = newMachine(t)
-	m.down.Store(true)
+	m = k3stest.New(t)
+	m.Down.Store(true)
 	fails(m, time.Second, "the API server to answer", "connection refused")
 
 	// A server that ends again and again is given up before the time is over.
-	m = newMachine(t)
-	m.down.Store(true)
+	m = k3stest.New(t)
+	m.Down.Store(true)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	go func() {
@@ -244,7 +270,7 @@ func TestApplyTellsWhyItIsNotReady(t *testing.T) {
 }
 
 func TestObserve(t *testing.T) {
-	m := newMachine(t)
+	m := k3stest.New(t)
 	if _, err := k3s.Observe(t.Context(), m); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("error %v, want that there is no k3s", err)
 	}
@@ -255,8 +281,8 @@ func TestObserve(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := k3s.Status{
-		ConfigYAML: text, BinarySHA256: spec.Binary.SHA256, Images: []string{sum("one")},
-		CASHA256: sum(string(m.api.Certificate().Raw)), KubernetesVersion: "v1.37.2", Nodes: []string{"edge"},
+		ConfigYAML: text, BinarySHA256: spec.Binary.SHA256, Images: []string{k3stest.Sum("one")},
+		CASHA256: k3stest.Sum(string(m.API.Certificate().Raw)), KubernetesVersion: "v1.37.2", Nodes: []string{"edge"},
 	}
 	got, err := k3s.Observe(t.Context(), m)
 	if err != nil {
@@ -266,7 +292,7 @@ func TestObserve(t *testing.T) {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
 
-	m.down.Store(true)
+	m.Down.Store(true)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	got, err = k3s.Observe(ctx, m)
@@ -283,7 +309,7 @@ func TestObserve(t *testing.T) {
 }
 
 func TestImages(t *testing.T) {
-	m := newMachine(t)
+	m := k3stest.New(t)
 	var loaded bytes.Buffer
 	m.Commands["k3s"] = func(_ context.Context, command host.Command) (host.Output, error) {
 		if slices.Equal(command.Argv[1:], []string{"ctr", "images", "import", "-"}) {
@@ -303,17 +329,17 @@ func TestImages(t *testing.T) {
 }
 
 func TestRemove(t *testing.T) {
-	m := newMachine(t)
+	m := k3stest.New(t)
 	apply(t, m, newSpec(t))
-	m.Commands["testbed-agent"] = func(context.Context, host.Command) (host.Output, error) { return host.Output{}, nil }
-	if err := k3s.Remove(t.Context(), m); err != nil {
-		t.Fatal(err)
+	if err := k3s.Remove(t.Context(), m, "cloud"); err != nil || len(m.Services()) != 1 {
+		t.Errorf("another cluster was removed, or %v", err)
 	}
-	if len(m.Services()) > 0 {
-		t.Errorf("services %v are left", m.Services())
-	}
-	ran := m.Ran()
-	if diff := cmp.Diff([]string{"/run/testbed/agent/testbed-agent", "k3s-sweep"}, ran[len(ran)-1]); diff != "" {
-		t.Errorf("last command (-want +got):\n%s", diff)
+	for range 2 {
+		if err := k3s.Remove(t.Context(), m, "edge"); err != nil {
+			t.Fatal(err)
+		}
+		if len(m.Services()) > 0 || len(m.Files()) > 0 {
+			t.Errorf("services %v and files %v are left", m.Services(), m.Files())
+		}
 	}
 }

@@ -1,4 +1,6 @@
-package k3s_test
+// Package k3stest helps to test what installs k3s: a host in memory with the few
+// programs that an installation uses, and an API server.
+package k3stest
 
 import (
 	"bytes"
@@ -7,54 +9,52 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
-	"os"
 	"path"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/terraform-testbed/terraform-provider-testbed/internal/artifact"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/hosttest"
-	"github.com/terraform-testbed/terraform-provider-testbed/internal/k3s"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
 )
 
-// machine is a host in memory with the few programs that k3s's installation
-// uses, and an API server that answers as its fields say.
-type machine struct {
+// Machine is a host in memory on which k3s runs as soon as it is installed. Its
+// one node is called "edge", and it has the address 198.19.0.11 on nebula1.
+type Machine struct {
 	hosttest.Fake
-	api *httptest.Server
+	API *httptest.Server
 
-	down      atomic.Bool // nobody listens
-	nodeReady atomic.Bool
+	Down     atomic.Bool // nobody listens
+	NotReady atomic.Bool // the node is not
 }
 
-func sum(content string) string {
+// Sum returns the SHA-256 of a text in hexadecimal.
+func Sum(content string) string {
 	digest := sha256.Sum256([]byte(content))
 	return hex.EncodeToString(digest[:])
 }
 
-func newMachine(t *testing.T) *machine {
+// New returns a machine that ends with the test. A k3s program on it is a file
+// that holds what "k3s --version" prints.
+func New(t *testing.T) *Machine {
 	t.Helper()
-	m := &machine{}
-	m.nodeReady.Store(true)
+	m := &Machine{}
 	m.Name = "local://edge"
-	m.api = httptest.NewTLSServer(http.HandlerFunc(m.serve))
-	t.Cleanup(m.api.Close)
+	m.API = httptest.NewTLSServer(http.HandlerFunc(m.serve))
+	t.Cleanup(m.API.Close)
 	m.Connect = func(ctx context.Context, network, address string) (net.Conn, error) {
-		if m.down.Load() || address != "127.0.0.1:6443" {
+		if m.Down.Load() || address != "127.0.0.1:6443" {
 			return nil, fmt.Errorf("dial %s: connection refused", address)
 		}
-		return (&net.Dialer{}).DialContext(ctx, network, m.api.Listener.Addr().String())
+		return (&net.Dialer{}).DialContext(ctx, network, m.API.Listener.Addr().String())
 	}
 	m.Commands = map[string]func(context.Context, host.Command) (host.Output, error){
 		"ip": func(context.Context, host.Command) (host.Output, error) {
@@ -66,7 +66,7 @@ func newMachine(t *testing.T) *machine {
 			if !ok {
 				return host.Output{}, &host.ExitError{Argv: command.Argv, Code: 1}
 			}
-			return host.Output{Stdout: []byte(sum(file.Content) + "  " + command.Argv[1] + "\n")}, nil
+			return host.Output{Stdout: []byte(Sum(file.Content) + "  " + command.Argv[1] + "\n")}, nil
 		},
 		"ls": func(_ context.Context, command host.Command) (host.Output, error) {
 			var names bytes.Buffer
@@ -83,7 +83,13 @@ func newMachine(t *testing.T) *machine {
 		"mv": func(ctx context.Context, command host.Command) (host.Output, error) {
 			from, to := command.Argv[2], command.Argv[3]
 			file := m.Files()[from]
-			return host.Output{}, errorsOf(m.Write(ctx, to, file.Mode, strings.NewReader(file.Content)), m.Remove(ctx, from))
+			return host.Output{}, errors.Join(m.Write(ctx, to, file.Mode, strings.NewReader(file.Content)), m.Remove(ctx, from))
+		},
+		"testbed-agent": func(ctx context.Context, command host.Command) (host.Output, error) {
+			if command.Argv[1] != "k3s-sweep" {
+				return host.Output{}, &host.ExitError{Argv: command.Argv, Code: 2}
+			}
+			return host.Output{}, errors.Join(m.Remove(ctx, "/etc/rancher"), m.Remove(ctx, "/var/lib/rancher"), m.Remove(ctx, "/usr/local/bin/k3s"))
 		},
 		"k3s.new": func(_ context.Context, command host.Command) (host.Output, error) {
 			return host.Output{Stdout: []byte(m.Files()[command.Argv[0]].Content)}, nil
@@ -93,7 +99,7 @@ func newMachine(t *testing.T) *machine {
 		"apiVersion": "v1", "kind": "Config", "current-context": "default",
 		"clusters": []any{map[string]any{"name": "default", "cluster": map[string]any{
 			"server":                     "https://127.0.0.1:6443",
-			"certificate-authority-data": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: m.api.Certificate().Raw}),
+			"certificate-authority-data": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: m.API.Certificate().Raw}),
 		}}},
 		"users":    []any{map[string]any{"name": "default", "user": map[string]any{"token": "secret"}}},
 		"contexts": []any{map[string]any{"name": "default", "context": map[string]any{"cluster": "default", "user": "default"}}},
@@ -107,19 +113,10 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-func errorsOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (m *machine) serve(w http.ResponseWriter, r *http.Request) {
-	status := "False"
-	if m.nodeReady.Load() {
-		status = "True"
+func (m *Machine) serve(w http.ResponseWriter, r *http.Request) {
+	status := "True"
+	if m.NotReady.Load() {
+		status = "False"
 	}
 	node := fmt.Sprintf(`{"apiVersion":"v1","kind":"Node","metadata":{"name":"edge"},"status":{
 		"nodeInfo":{"kubeletVersion":"v1.37.2"},
@@ -142,28 +139,4 @@ func (m *machine) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	io.WriteString(w, answer)
-}
-
-// file writes an artifact of this machine.
-func file(t *testing.T, name, content string) artifact.File {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return artifact.File{Path: path, Name: name, SHA256: sum(content)}
-}
-
-func newSpec(t *testing.T) k3s.Spec {
-	return k3s.Spec{
-		Name:         "edge",
-		NodeIP:       netip.MustParseAddr("198.19.0.11"),
-		Interface:    "nebula1",
-		ClusterCIDR:  netip.MustParsePrefix("10.44.0.0/16"),
-		ServiceCIDR:  netip.MustParsePrefix("10.45.0.0/16"),
-		Disable:      []string{"traefik"},
-		Config:       map[string]any{"kubelet-arg": []any{"max-pods=50"}, "service-node-port-range": "30000-30100"},
-		Binary:       file(t, "k3s", "k3s version v1.37.2+k3s1 (abc)\n"),
-		AirgapImages: []artifact.File{file(t, "images.tar", "one")},
-	}
 }

@@ -1,0 +1,208 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
+	"github.com/hashicorp/terraform-plugin-testing/knownvalue"
+	"github.com/hashicorp/terraform-plugin-testing/plancheck"
+	"github.com/hashicorp/terraform-plugin-testing/statecheck"
+	"github.com/hashicorp/terraform-plugin-testing/terraform"
+	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/hosttest"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/k3s/k3stest"
+)
+
+const k3sResource = "testbed_k3s_cluster.test"
+
+// k3sFactories serve a provider whose only host is the machine.
+func k3sFactories(machine *k3stest.Machine) map[string]func() (tfprotov6.ProviderServer, error) {
+	p := &testbedProvider{version: "test", machines: machineOpener{machine}}
+	return map[string]func() (tfprotov6.ProviderServer, error){"testbed": providerserver.NewProtocol6WithError(p)}
+}
+
+type machineOpener struct{ machine *k3stest.Machine }
+
+func (o machineOpener) Open(ctx context.Context, url string) (host.Host, error) {
+	if url == o.machine.URL() {
+		return o.machine, nil
+	}
+	return hosttest.Opener(nil).Open(ctx, url)
+}
+
+// k3sConfig is a cluster on the machine, with further lines.
+func k3sConfig(t *testing.T, lines ...string) string {
+	return providerConfig(t.TempDir()) + `
+resource "testbed_k3s_cluster" "test" {
+  name = "edge"
+  ` + strings.Join(lines, "\n  ") + `
+}
+`
+}
+
+func k3sServer(hostURL, nodeIP string) string {
+	return fmt.Sprintf("servers = [{ host = %q, node_ip = %q, interface = \"nebula1\" }]", hostURL, nodeIP)
+}
+
+func k3sFile(t *testing.T, path, content string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func expectAction(action plancheck.ResourceActionType) resource.ConfigPlanChecks {
+	return resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{plancheck.ExpectResourceAction(k3sResource, action)}}
+}
+
+func TestK3sCluster(t *testing.T) {
+	machine := k3stest.New(t)
+	dir := t.TempDir()
+	binary := k3sFile(t, filepath.Join(dir, "k3s"), "k3s version v1.37.2+k3s1\n")
+	images := k3sFile(t, filepath.Join(dir, "images.tar"), "images")
+	const yaml = "/etc/rancher/k3s/config.yaml"
+	config := func(lines ...string) string {
+		return k3sConfig(t, append(lines, k3sServer("local://edge", "198.19.0.11"),
+			`cluster_cidr = "10.44.0.0/16"`, `service_cidr = "10.45.0.0/16"`,
+			fmt.Sprintf("binary = { source = %q }", binary), fmt.Sprintf("airgap_images = [%q]", images))...)
+	}
+	first := config()
+	second := config(`tls_sans = ["edge.example.net"]`, `config = jsonencode({ "kubelet-arg" = ["max-pods=50"] })`)
+	noChange := resource.ConfigPlanChecks{PostApplyPostRefresh: []plancheck.PlanCheck{plancheck.ExpectEmptyPlan()}}
+	update := expectAction(plancheck.ResourceActionUpdate)
+
+	resource.UnitTest(t, resource.TestCase{
+		ProtoV6ProviderFactories: k3sFactories(machine),
+		CheckDestroy: func(*terraform.State) error {
+			if len(machine.Services())+len(machine.Files()) > 0 {
+				return fmt.Errorf("left: %v %v", machine.Services(), machine.Files())
+			}
+			return nil
+		},
+		Steps: []resource.TestStep{
+			{
+				Config:           first,
+				ConfigPlanChecks: noChange,
+				ConfigStateChecks: []statecheck.StateCheck{
+					statecheck.ExpectKnownValue(k3sResource, tfjsonpath.New("url"), knownvalue.StringExact("k3s+local://edge")),
+					statecheck.ExpectKnownValue(k3sResource, tfjsonpath.New("api_endpoint"), knownvalue.StringExact("https://198.19.0.11:6443")),
+					statecheck.ExpectKnownValue(k3sResource, tfjsonpath.New("kubernetes_version"), knownvalue.StringExact("v1.37.2")),
+					statecheck.ExpectKnownValue(k3sResource, tfjsonpath.New("node_names"), knownvalue.ListExact([]knownvalue.Check{knownvalue.StringExact("edge")})),
+					statecheck.ExpectKnownValue(k3sResource, tfjsonpath.New("binary_sha256"), knownvalue.StringExact(k3stest.Sum("k3s version v1.37.2+k3s1\n"))),
+				},
+				Check: func(s *terraform.State) error {
+					text, err := json.Marshal(s)
+					if err == nil && (strings.Contains(string(text), "secret") || strings.Contains(string(text), strings.TrimSpace(machine.Files()["/etc/rancher/k3s/token"].Content))) {
+						err = errors.New("a secret of the cluster is in the state")
+					}
+					return err
+				},
+			},
+			{Config: second, ConfigPlanChecks: update},
+			{
+				ResourceName: k3sResource, ImportState: true, ImportStateId: "local://edge", ImportStateVerify: true,
+				ImportStateVerifyIgnore: []string{"binary", "airgap_images", "timeouts"},
+			},
+			{
+				PreConfig: func() {
+					if err := machine.Write(t.Context(), yaml, 0o600, strings.NewReader("debug: true\n")); err != nil {
+						t.Fatal(err)
+					}
+				},
+				Config: second, ConfigPlanChecks: update,
+				Check: func(*terraform.State) error {
+					if text := machine.Files()[yaml].Content; !strings.Contains(text, "edge.example.net") {
+						return fmt.Errorf("config.yaml was not restored: %s", text)
+					}
+					return nil
+				},
+			},
+			{
+				PreConfig: func() { k3sFile(t, binary, "k3s version v1.38.0+k3s1\n") },
+				Config:    second, ConfigPlanChecks: update,
+			},
+			{
+				PreConfig: func() {
+					if err := machine.StopService(t.Context(), "k3s"); err != nil {
+						t.Fatal(err)
+					}
+				},
+				Config: second, ConfigPlanChecks: expectAction(plancheck.ResourceActionCreate),
+			},
+			{
+				Config:           strings.ReplaceAll(second, "10.44.0.0/16", "10.46.0.0/16"),
+				ConfigPlanChecks: expectAction(plancheck.ResourceActionReplace),
+			},
+		},
+	})
+}
+
+func TestK3sClusterRefusesInput(t *testing.T) {
+	dir := t.TempDir()
+	binary := k3sFile(t, filepath.Join(dir, "k3s"), "k3s version v1.37.2+k3s1\n")
+	other := k3sFile(t, filepath.Join(dir, "bash"), "GNU bash\n")
+	server := k3sServer("local://edge", "198.19.0.11")
+	program := fmt.Sprintf("binary = { source = %q }", binary)
+	for name, test := range map[string]struct {
+		lines []string
+		want  string
+	}{
+		"name":             {[]string{server, program, `disable = []`, `tls_sans = []`, `cluster_cidr = "10.42.0.1/16"`}, `Write "10.42.0.0/16"`},
+		"networks overlap": {[]string{server, program, `service_cidr = "10.42.128.0/17"`}, "service_cidr 10.42.128.0/17 overlaps cluster_cidr 10.42.0.0/16"},
+		"node inside":      {[]string{server, program, `cluster_cidr = "198.18.0.0/15"`}, "node_ip 198.19.0.11 is inside cluster_cidr 198.18.0.0/15"},
+		"agents":           {[]string{server, program, `agents = [{ host = "local://b", node_ip = "198.19.0.12" }]`}, "Clusters of several nodes are not supported yet"},
+		"two servers":      {[]string{strings.Replace(server, "}]", `}, { host = "local://b", node_ip = "198.19.0.12" }]`, 1), program}, "at most 1 elements"},
+		"two programs":     {[]string{server, program, `version = "v1.37.2+k3s1"`}, "but not both"},
+		"version":          {[]string{server, `version = "1.37"`}, `must be a k3s release, for example "v1.37.2+k3s1"`},
+		"reserved key":     {[]string{server, program, `config = jsonencode({ token = "x" })`}, `config cannot set "token"`},
+		"no object":        {[]string{server, program, `config = jsonencode(["x"])`}, "must be a JSON object"},
+		"relative path":    {[]string{server, `binary = { source = "k3s" }`}, "must be an absolute path on this machine"},
+		"checksum":         {[]string{server, fmt.Sprintf(`binary = { source = %q, sha256 = %q }`, binary, k3stest.Sum("wanted"))}, "not " + k3stest.Sum("wanted") + " as wanted"},
+		"no program":       {[]string{server, `binary = { source = "/nowhere/k3s" }`}, "open /nowhere/k3s: no such file or directory"},
+		"no image":         {[]string{server, program, `airgap_images = ["/nowhere/images.tar"]`}, "open /nowhere/images.tar: no such file or directory"},
+		"not k3s":          {[]string{server, fmt.Sprintf("binary = { source = %q }", other)}, `is not a k3s program for this host`},
+		"no host":          {[]string{k3sServer("local://none", "198.19.0.11"), program}, "Use the url of a testbed_local_host"},
+		"no address":       {[]string{k3sServer("local://edge", "198.19.0.12"), program}, "local://edge has no address 198.19.0.12"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			machine := k3stest.New(t)
+			before := len(machine.Files())
+			resource.UnitTest(t, resource.TestCase{
+				ProtoV6ProviderFactories: k3sFactories(machine),
+				Steps:                    []resource.TestStep{{Config: k3sConfig(t, test.lines...), ExpectError: wrapped(test.want)}},
+			})
+			if len(machine.Services()) > 0 || len(machine.Files()) != before {
+				t.Errorf("the host was touched: %v %v", machine.Services(), machine.Files())
+			}
+		})
+	}
+}
+
+func TestK3sClusterNeverReady(t *testing.T) {
+	machine := k3stest.New(t)
+	machine.NotReady.Store(true)
+	binary := k3sFile(t, filepath.Join(t.TempDir(), "k3s"), "k3s version v1.37.2+k3s1\n")
+	resource.UnitTest(t, resource.TestCase{
+		ProtoV6ProviderFactories: k3sFactories(machine),
+		Steps: []resource.TestStep{{
+			Config: k3sConfig(t, k3sServer("local://edge", "198.19.0.11"), fmt.Sprintf("binary = { source = %q }", binary),
+				`timeouts = { create = "2s" }`),
+			ExpectError: wrapped(`wait for node edge to be Ready on local://edge`),
+		}},
+	})
+	if len(machine.Services()) > 0 {
+		t.Errorf("the tainted cluster was not removed: %v", machine.Services())
+	}
+}
