@@ -199,7 +199,6 @@ func TestApplyRefusesInput(t *testing.T) {
 		{"interface", `local://edge has no interface "eth9"`, func(s *k3s.Spec) { s.Interface = "eth9" }},
 	} {
 		m := k3stest.New(t)
-		before := m.Files()
 		spec := newSpec(t)
 		test.change(&spec)
 		err := k3s.Apply(t.Context(), m, spec, func(string) {})
@@ -207,8 +206,8 @@ func TestApplyRefusesInput(t *testing.T) {
 		if !errors.As(err, &input) || input.Field != test.field || !strings.Contains(err.Error(), test.text) {
 			t.Errorf("error %v, want one of %s with %q", err, test.field, test.text)
 		}
-		if diff := cmp.Diff(before, m.Files()); diff != "" || len(m.Services()) > 0 {
-			t.Errorf("%s: the host was touched:\n%s", test.field, diff)
+		if len(m.Files())+len(m.Services()) > 0 {
+			t.Errorf("%s: the host was touched: %v %v", test.field, m.Files(), m.Services())
 		}
 	}
 

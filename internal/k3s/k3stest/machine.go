@@ -95,6 +95,14 @@ func New(t *testing.T) *Machine {
 			return host.Output{Stdout: []byte(m.Files()[command.Argv[0]].Content)}, nil
 		},
 	}
+	return m
+}
+
+// StartService starts a service; k3s writes its kubeconfig.
+func (m *Machine) StartService(ctx context.Context, service host.Service) error {
+	if err := m.Fake.StartService(ctx, service); err != nil || service.Name != "k3s" {
+		return err
+	}
 	kubeconfig, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "default",
 		"clusters": []any{map[string]any{"name": "default", "cluster": map[string]any{
@@ -104,13 +112,10 @@ func New(t *testing.T) *Machine {
 		"users":    []any{map[string]any{"name": "default", "user": map[string]any{"token": "secret"}}},
 		"contexts": []any{map[string]any{"name": "default", "context": map[string]any{"cluster": "default", "user": "default"}}},
 	})
-	if err == nil {
-		err = m.Write(t.Context(), kube.K3sKubeconfig, 0o600, bytes.NewReader(kubeconfig))
-	}
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	return m
+	return m.Write(ctx, kube.K3sKubeconfig, 0o600, bytes.NewReader(kubeconfig))
 }
 
 func (m *Machine) serve(w http.ResponseWriter, r *http.Request) {
