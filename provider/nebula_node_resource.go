@@ -85,14 +85,15 @@ func nebulaNodeAttributes() map[string]schema.Attribute {
 			Validators:          []validator.List{listvalidator.SizeAtLeast(1)},
 			MarkdownDescription: "The lighthouses that tell this node where its peers are: the `endpoint` of a `testbed_nebula_lighthouse` each, or the addresses of one that is managed elsewhere.",
 			NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+				// Required ones would be refused while the whole object is unknown.
 				"overlay": schema.StringAttribute{
-					Required:            true,
+					Optional:            true,
 					CustomType:          iptypes.IPAddressType{},
-					MarkdownDescription: "Overlay address.",
+					MarkdownDescription: "Overlay address; needed.",
 				},
 				"underlay": schema.StringAttribute{
-					Required:            true,
-					MarkdownDescription: "Address or name, and port, in the underlay, for example `198.18.0.2:4242`.",
+					Optional:            true,
+					MarkdownDescription: "Address or name, and port, in the underlay, for example `198.18.0.2:4242`; needed.",
 				},
 			}},
 		},
@@ -104,7 +105,12 @@ func (m *nebulaNodeModel) extra() []attr.Value { return []attr.Value{m.Lighthous
 func (m *nebulaNodeModel) extend(ctx context.Context, spec *nebula.Spec, diags *diag.Diagnostics) {
 	var endpoints []nebulaEndpointModel
 	diags.Append(m.Lighthouses.ElementsAs(ctx, &endpoints, false)...)
-	for _, endpoint := range endpoints {
+	for i, endpoint := range endpoints {
+		if endpoint.Overlay.IsNull() || endpoint.Underlay.IsNull() {
+			diags.AddAttributeError(path.Root("lighthouses").AtListIndex(i), "Invalid Nebula Configuration",
+				"A lighthouse needs both overlay and underlay; use the endpoint of a testbed_nebula_lighthouse.")
+			continue
+		}
 		spec.Lighthouses = append(spec.Lighthouses, nebula.Lighthouse{
 			Overlay: addressOf(endpoint.Overlay, diags), Underlay: endpoint.Underlay.ValueString(),
 		})
