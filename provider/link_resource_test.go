@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/knownvalue"
 	"github.com/hashicorp/terraform-plugin-testing/plancheck"
 	"github.com/hashicorp/terraform-plugin-testing/statecheck"
+	"github.com/hashicorp/terraform-plugin-testing/terraform"
 	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/agent"
@@ -150,6 +151,76 @@ resource "testbed_link" "this" {
 				Config:            config(`delay = "20ms"`),
 				ConfigPlanChecks:  action(plancheck.ResourceActionCreate),
 				ConfigStateChecks: profile(`{"delay":"20ms"}`),
+			},
+		},
+	})
+}
+
+// TestAccLinkVerify measures a link between real hosts. A miss fails the apply,
+// keeps the link and is measured again.
+func TestAccLinkVerify(t *testing.T) {
+	preCheck(t)
+	dir := datadir.Dir(t.TempDir())
+	config := func(rtt, verify string) string {
+		return providerConfig(string(dir)) + netemProfileConfig(`rtt = "`+rtt+`"`) + `
+resource "testbed_network" "wan" {
+  name = "wan"
+  cidr = "198.18.22.0/24"
+}
+
+resource "testbed_local_host" "edge" {
+  name     = "edge"
+  networks = [{ network = testbed_network.wan.name, address = "198.18.22.1" }]
+}
+
+resource "testbed_local_host" "cloud" {
+  name     = "cloud"
+  networks = [{ network = testbed_network.wan.name, address = "198.18.22.2" }]
+}
+
+resource "testbed_link" "this" {
+  network = testbed_network.wan.name
+  between = [testbed_local_host.edge.url, testbed_local_host.cloud.url]
+  profile = testbed_netem_profile.this.json
+  ` + verify + `
+}
+`
+	}
+	measured := func(least, most float64) []statecheck.StateCheck {
+		return []statecheck.StateCheck{
+			statecheck.ExpectKnownValue(testLink, tfjsonpath.New("measured").AtMapKey("rtt_median_ms"), knownvalue.Float64Func(func(ms float64) error {
+				if ms < least || ms > most {
+					return fmt.Errorf("%v ms is not from %v to %v ms", ms, least, most)
+				}
+				return nil
+			})),
+			statecheck.ExpectKnownValue(testLink, tfjsonpath.New("measured").AtMapKey("forward_loss"), knownvalue.Float64Exact(0)),
+		}
+	}
+	update := resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
+		plancheck.ExpectResourceAction(testLink, plancheck.ResourceActionUpdate),
+	}}
+	resource.Test(t, resource.TestCase{
+		ProtoV6ProviderFactories: factories(),
+		CheckDestroy:             func(*terraform.State) error { return gone(dir.Network("wan")) },
+		Steps: []resource.TestStep{
+			{
+				Config:            config("10ms", `verify = {}`),
+				ConfigStateChecks: measured(9.9, 10.4),
+			},
+			{
+				Config:           config("10ms", `verify = {}`),
+				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{plancheck.ExpectEmptyPlan()}},
+			},
+			{
+				// Nothing is within a nanosecond.
+				Config:      config("20ms", `verify = { rtt_tolerance = "1ns", packets = 10 }`),
+				ExpectError: wrapped(`wanted 20.000 ms within`),
+			},
+			{
+				Config:            config("20ms", `verify = { packets = 50 }`),
+				ConfigPlanChecks:  update,
+				ConfigStateChecks: measured(19.9, 20.7),
 			},
 		},
 	})
