@@ -16,6 +16,7 @@ import (
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/datadir"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/function"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/k3s"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
@@ -29,8 +30,8 @@ const (
 	edgeCloud   = "wan/edge/cloud"
 )
 
-// bed is a real testbed: two hosts on a network, and on one of them a cluster
-// with the functions.
+// bed is a real testbed: two hosts on a network, a cluster on one of them, and
+// the functions in the cluster and, as the far arm, on the other host.
 type bed struct {
 	Site
 	cluster    *kube.Client
@@ -83,12 +84,18 @@ func newBed(t *testing.T) *bed {
 	b.cluster, err = b.Clusters.Open(ctx, edgeCluster)
 	must(err)
 	t.Cleanup(b.cluster.Close)
-	direct, name := map[string]string{}, map[string]string{}
-	for _, builtin := range []string{"hello-world", "payload-echo"} {
-		must(function.Apply(ctx, b.cluster, function.Spec{Namespace: "default", Name: builtin, Builtin: builtin, Port: 8080, Replicas: 1}))
-		status, err := function.Observe(ctx, b.cluster, "default", builtin)
+	cloud, err := hosts.Open(ctx, local.URL("cloud"))
+	must(err)
+	program, err = cloud.Agent(ctx)
+	must(err)
+	near, far := map[string]string{}, map[string]string{}
+	for name, port := range map[string]string{"hello-world": "8081", "payload-echo": "8082"} {
+		must(function.Apply(ctx, b.cluster, function.Spec{Namespace: "default", Name: name, Builtin: name, Port: 8080, Replicas: 1}))
+		status, err := function.Observe(ctx, b.cluster, "default", name)
 		must(err)
-		direct[builtin], name[builtin] = status.NodePortURL(), status.URL()
+		near[name] = status.URL()
+		must(cloud.StartService(ctx, host.Service{Name: name, Argv: []string{program, "function", "-builtin", name, "-listen", ":" + port}}))
+		far[name] = "http://198.18.7.12:" + port
 	}
 	b.configured, err = netem.Parse([]byte(`{"rtt":"4ms"}`))
 	must(err)
@@ -98,8 +105,8 @@ func newBed(t *testing.T) *bed {
 	b.plan = bench.Plan{
 		Name:        "small",
 		Functions:   map[string]bench.Function{"hello-world": {}, "payload-echo": {PayloadBytes: 102400, Echo: true}},
-		Arms:        map[string]bench.Arm{"direct": {URLs: direct}, "name": {URLs: name}},
-		Baseline:    "direct",
+		Arms:        map[string]bench.Arm{"near": {URLs: near}, "far": {URLs: far}},
+		Baseline:    "near",
 		Scenarios:   map[string]bench.Scenario{"local": {edgeCloud: {}}, "edge": {edgeCloud: profile(t, `{"rtt":"10ms","jitter":"1ms","distribution":"normal"}`)}},
 		Connections: load.Connections(),
 		Requests:    6, Warmup: 1, Blocks: 2, Seed: 1,
@@ -159,6 +166,17 @@ func TestSite(t *testing.T) {
 		for _, r := range report.Results {
 			if r.Count != 6 || r.Errors != 0 {
 				t.Errorf("%v: %d requests and %d errors, want 6 and 0", r.Cell, r.Count, r.Errors)
+				continue
+			}
+			least := 0.0 // of the median, in ms
+			if r.Arm == "far" && r.Scenario == "edge" {
+				least = 9
+				if r.Connection == load.New {
+					least = 18 // TCP's handshake, too
+				}
+			}
+			if *r.Median < least || *r.Median > least+10 && r.Function == "hello-world" {
+				t.Errorf("%v: median %.2f ms, want %g ms and little more", r.Cell, *r.Median, least)
 			}
 		}
 		var table strings.Builder
@@ -190,7 +208,7 @@ func TestSite(t *testing.T) {
 	})
 	t.Run("unreachable arm", func(t *testing.T) {
 		plan := b.plan
-		plan.Arms = map[string]bench.Arm{"direct": b.plan.Arms["direct"], "broken": {URLs: map[string]string{
+		plan.Arms = map[string]bench.Arm{"near": b.plan.Arms["near"], "broken": {URLs: map[string]string{
 			"hello-world": "http://198.18.7.11:1", "payload-echo": "http://198.18.7.11:1",
 		}}}
 		_, err := b.Run(t.Context(), plan, b.options(t))
