@@ -19,6 +19,9 @@ import (
 // Dir is the absolute path of a testbed's folder.
 type Dir string
 
+// Folders are those that a testbed makes in its folder.
+var Folders = []string{"agent", "cache", "fabrics", "hosts", "keys", "networks", "results"}
+
 // ID is a short name of the testbed that other testbeds on this machine do not
 // have.
 func (d Dir) ID() string {

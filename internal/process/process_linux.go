@@ -27,30 +27,36 @@ var boot = sync.OnceValues(func() (string, error) {
 // Of returns the identity of a living process. It is an fs.ErrNotExist when
 // there is none, or only its exit status is left.
 func Of(pid int) (ID, error) {
+	id, ended, err := find(pid)
+	if err == nil && ended {
+		err = fmt.Errorf("it has ended: %w", fs.ErrNotExist)
+	}
+	if err != nil {
+		return ID{}, fmt.Errorf("find process %d: %w", pid, err)
+	}
+	return id, nil
+}
+
+// find returns the identity of a process, also of one that is ending.
+func find(pid int) (id ID, ended bool, err error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, syscall.ESRCH) {
 		err = fs.ErrNotExist
 	}
 	if err != nil {
-		return ID{}, fmt.Errorf("find process %d: %w", pid, err)
+		return ID{}, false, err
 	}
 	// The program's name is in parentheses and may hold anything.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 20 {
-		return ID{}, fmt.Errorf("find process %d: its status has %d fields", pid, len(fields))
-	}
-	if state := fields[0]; state == "Z" || state == "X" {
-		return ID{}, fmt.Errorf("find process %d: it has ended: %w", pid, fs.ErrNotExist)
+		return ID{}, false, fmt.Errorf("its status has %d fields", len(fields))
 	}
 	start, err := strconv.ParseUint(fields[19], 10, 64)
 	if err != nil {
-		return ID{}, fmt.Errorf("find process %d: %w", pid, err)
+		return ID{}, false, err
 	}
 	boot, err := boot()
-	if err != nil {
-		return ID{}, fmt.Errorf("find process %d: %w", pid, err)
-	}
-	return ID{PID: pid, Start: start, Boot: boot}, nil
+	return ID{PID: pid, Start: start, Boot: boot}, fields[0] == "Z" || fields[0] == "X", err
 }
 
 // Alive reports whether the process still runs.
@@ -71,9 +77,12 @@ func (id ID) Kill(ctx context.Context) error {
 	}
 	defer unix.Close(fd)
 	// The descriptor is held, so the number cannot change hands any more.
-	if !id.Alive() {
-		reap(id.PID)
+	found, _, err := find(id.PID)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && found != id {
 		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find process %d: %w", id.PID, err)
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("kill process %d: %w", id.PID, err)

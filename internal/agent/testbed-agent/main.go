@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/agent/cleanup"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/agent/supervisor"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/function/server"
@@ -27,6 +28,7 @@ type command func(ctx context.Context, args []string) error
 
 func commands() map[string]command {
 	return map[string]command{
+		"cleanup":   cleanup.Command,
 		"init":      supervisor.Init,
 		"function":  server.Run,
 		"k3s-sweep": sweep.Command,

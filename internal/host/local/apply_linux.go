@@ -104,7 +104,7 @@ func (o *Opener) start(ctx context.Context, spec Spec) (record, error) {
 	if err != nil {
 		return record{}, err
 	}
-	group := groupPath(o.dir, spec.Name)
+	group := GroupPath(o.dir, spec.Name)
 	if err := hierarchies.Create(group); err != nil {
 		return record{}, err
 	}

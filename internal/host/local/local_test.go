@@ -263,3 +263,5 @@ func waitFor(t *testing.T, what string, done func() bool) {
 		}
 	}
 }
+
+func command(argv ...string) host.Command { return host.Command{Argv: argv} }

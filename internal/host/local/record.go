@@ -39,8 +39,9 @@ func (r record) save(dir datadir.Dir) error {
 	return datadir.WriteJSON(recordPath(dir, r.Name), r)
 }
 
-// groupPath is the host's control group in every hierarchy.
-func groupPath(dir datadir.Dir, name string) string {
+// GroupPath is a host's control group in every hierarchy, or, without a name,
+// the one that holds those of all hosts of the testbed.
+func GroupPath(dir datadir.Dir, name string) string {
 	return filepath.Join("testbed", dir.ID(), name)
 }
 
@@ -59,7 +60,7 @@ func end(ctx context.Context, dir datadir.Dir, name string) error {
 	}
 	hierarchies, err := cgroup.Mounted()
 	if err == nil {
-		err = hierarchies.Remove(ctx, groupPath(dir, name))
+		err = hierarchies.Remove(ctx, GroupPath(dir, name))
 	}
 	if err != nil {
 		return fmt.Errorf("end host %s: %w", name, err)
