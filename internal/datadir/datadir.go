@@ -20,7 +20,7 @@ import (
 type Dir string
 
 // Folders are those that a testbed makes in its folder.
-var Folders = []string{"agent", "cache", "fabrics", "hosts", "keys", "networks", "results"}
+var Folders = []string{"agent", "cache", "hosts", "keys", "networks", "results"}
 
 // ID is a short name of the testbed that other testbeds on this machine do not
 // have.
