@@ -51,8 +51,9 @@ func newBuilder(ctx context.Context, out string) (*builder, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", out, err), lock.Close())
 	}
-	temp, err := os.MkdirTemp(out, ".build-")
-	if err != nil {
+	// A builder that was killed may have left its half-made files.
+	temp := filepath.Join(out, ".build")
+	if err := errors.Join(os.RemoveAll(temp), os.Mkdir(temp, 0o755)); err != nil {
 		return nil, errors.Join(fmt.Errorf("make a folder to build in: %w", err), lock.Close())
 	}
 	return &builder{out: out, temp: temp, goTool: strings.TrimSpace(string(version)), lock: lock, sums: map[string]string{}}, nil
