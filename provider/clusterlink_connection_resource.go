@@ -2,11 +2,14 @@ package provider
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
@@ -19,8 +22,9 @@ import (
 )
 
 var (
-	_ resource.ResourceWithConfigure   = (*clusterlinkConnectionResource)(nil)
-	_ resource.ResourceWithImportState = (*clusterlinkConnectionResource)(nil)
+	_ resource.ResourceWithConfigure      = (*clusterlinkConnectionResource)(nil)
+	_ resource.ResourceWithValidateConfig = (*clusterlinkConnectionResource)(nil)
+	_ resource.ResourceWithImportState    = (*clusterlinkConnectionResource)(nil)
 )
 
 // clusterlinkTimeout bounds what ClusterLink does with one object.
@@ -35,7 +39,7 @@ func newClusterlinkConnectionResource() resource.Resource { return &clusterlinkC
 type clusterlinkConnectionModel struct {
 	Cluster  types.String   `tfsdk:"cluster"`
 	Peer     types.String   `tfsdk:"peer"`
-	Gateways []gatewayModel `tfsdk:"gateways"`
+	Gateways types.List     `tfsdk:"gateways"`
 	Timeouts timeouts.Value `tfsdk:"timeouts"`
 	ID       types.String   `tfsdk:"id"`
 }
@@ -45,12 +49,14 @@ type gatewayModel struct {
 	Port types.Int64  `tfsdk:"port"`
 }
 
-func (m *clusterlinkConnectionModel) spec() clusterlink.ConnectionSpec {
+func (m *clusterlinkConnectionModel) spec(ctx context.Context) (clusterlink.ConnectionSpec, diag.Diagnostics) {
 	spec := clusterlink.ConnectionSpec{Peer: m.Peer.ValueString()}
-	for _, gateway := range m.Gateways {
+	var gateways []gatewayModel
+	diags := m.Gateways.ElementsAs(ctx, &gateways, false)
+	for _, gateway := range gateways {
 		spec.Gateways = append(spec.Gateways, clusterlink.Gateway{Host: gateway.Host.ValueString(), Port: int(gateway.Port.ValueInt64())})
 	}
-	return spec
+	return spec, diags
 }
 
 func (m *clusterlinkConnectionModel) observe(ctx context.Context, cluster *kube.Client) error {
@@ -59,10 +65,11 @@ func (m *clusterlinkConnectionModel) observe(ctx context.Context, cluster *kube.
 		return err
 	}
 	m.ID = types.StringValue(m.Cluster.ValueString() + "/" + spec.Peer)
-	m.Gateways = nil
+	gateways := make([]attr.Value, 0, len(spec.Gateways))
 	for _, gateway := range spec.Gateways {
-		m.Gateways = append(m.Gateways, gatewayModel{Host: types.StringValue(gateway.Host), Port: types.Int64Value(int64(gateway.Port))})
+		gateways = append(gateways, gatewayValue(gateway))
 	}
+	m.Gateways = types.ListValueMust(types.ObjectType{AttrTypes: gatewayType}, gateways)
 	return nil
 }
 
@@ -80,14 +87,12 @@ func (r *clusterlinkConnectionResource) Schema(ctx context.Context, _ resource.S
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 				MarkdownDescription: "Name of the other peer, as in its certificate: the `name` of its `testbed_clusterlink_peer`.",
 			},
-			"gateways": schema.ListNestedAttribute{
+			// A nested attribute would refuse a gateway that is not known yet.
+			"gateways": schema.ListAttribute{
 				Required:            true,
+				ElementType:         types.ObjectType{AttrTypes: gatewayType},
 				Validators:          []validator.List{listvalidator.SizeAtLeast(1)},
-				MarkdownDescription: "Where the other peer is reached, for example its `gateway`. Of several, the data plane `go` uses the first only.",
-				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-					"host": schema.StringAttribute{Required: true, MarkdownDescription: "Address or DNS name."},
-					"port": schema.Int64Attribute{Required: true, Validators: portRange, MarkdownDescription: "Port."},
-				}},
+				MarkdownDescription: "Where the other peer is reached: objects of `host`, an address or DNS name, and `port`, for example its `gateway`. Of several, the data plane `go` uses the first only.",
 			},
 			"timeouts": timeouts.Attributes(ctx, timeouts.Opts{
 				Create: true, CreateDescription: "How long the other peer may take to be reachable; 2 minutes by default.",
@@ -101,6 +106,25 @@ func (r *clusterlinkConnectionResource) Schema(ctx context.Context, _ resource.S
 
 func (r *clusterlinkConnectionResource) Configure(_ context.Context, req resource.ConfigureRequest, resp *resource.ConfigureResponse) {
 	r.data = configured(req.ProviderData, &resp.Diagnostics)
+}
+
+func (r *clusterlinkConnectionResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
+	var gateways types.List
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("gateways"), &gateways)...)
+	for i, element := range gateways.Elements() {
+		object, ok := element.(types.Object)
+		if !ok || object.IsUnknown() {
+			continue
+		}
+		host, port := object.Attributes()["host"], object.Attributes()["port"]
+		if object.IsNull() || host.IsNull() || port.IsNull() || host.Equal(types.StringValue("")) {
+			resp.Diagnostics.AddAttributeError(path.Root("gateways").AtListIndex(i), "Invalid Gateway", "A gateway needs a host and a port. A peer without ingress has no gateway.")
+			continue
+		}
+		if number, ok := port.(types.Int64); ok && !number.IsUnknown() && (number.ValueInt64() < 1 || number.ValueInt64() > 65535) {
+			resp.Diagnostics.AddAttributeError(path.Root("gateways").AtListIndex(i), "Invalid Gateway", fmt.Sprintf("The port of the gateway is %d; it must be between 1 and 65535.", number.ValueInt64()))
+		}
+	}
 }
 
 func (r *clusterlinkConnectionResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
@@ -117,8 +141,13 @@ func (r *clusterlinkConnectionResource) Create(ctx context.Context, req resource
 }
 
 func (r *clusterlinkConnectionResource) apply(ctx context.Context, limit time.Duration, verb string, model *clusterlinkConnectionModel, diags *diag.Diagnostics) bool {
+	spec, more := model.spec(ctx)
+	diags.Append(more...)
+	if more.HasError() {
+		return false
+	}
 	work := clusterWork(func(ctx context.Context, cluster *kube.Client) error {
-		if err := clusterlink.ApplyConnection(ctx, cluster, model.spec()); err != nil {
+		if err := clusterlink.ApplyConnection(ctx, cluster, spec); err != nil {
 			return err
 		}
 		return model.observe(ctx, cluster)

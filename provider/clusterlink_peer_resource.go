@@ -49,6 +49,13 @@ const peerNext = "Apply again when the reason is gone; what was made is kept and
 
 var gatewayType = map[string]attr.Type{"host": types.StringType, "port": types.Int64Type}
 
+func gatewayValue(gateway clusterlink.Gateway) types.Object {
+	return types.ObjectValueMust(gatewayType, map[string]attr.Value{
+		"host": types.StringValue(gateway.Host),
+		"port": types.Int64Value(int64(gateway.Port)),
+	})
+}
+
 type clusterlinkPeerResource struct {
 	data *providerData
 }
@@ -103,10 +110,7 @@ func (m *clusterlinkPeerModel) set(status clusterlink.PeerStatus) {
 	m.Gateway = types.ObjectNull(gatewayType)
 	if status.Gateway.Port != 0 {
 		m.IngressPort = types.Int64Value(int64(status.Gateway.Port))
-		m.Gateway = types.ObjectValueMust(gatewayType, map[string]attr.Value{
-			"host": types.StringValue(status.Gateway.Host),
-			"port": types.Int64Value(int64(status.Gateway.Port)),
-		})
+		m.Gateway = gatewayValue(status.Gateway)
 	}
 	m.LogLevel = types.StringValue(spec.LogLevel)
 	m.Labels = mapValue(m.Labels, spec.Labels, maps.Equal)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/workload"
 )
 
 // Schemes by which an import chooses among its sources for a new connection.
@@ -96,14 +97,19 @@ func ApplyImport(ctx context.Context, cluster *kube.Client, spec ImportSpec) err
 	if err != nil {
 		return err
 	}
-	_, err = cluster.Wait(ctx, kube.RefOf(service), "updated", func(service *unstructured.Unstructured) (bool, string) {
+	service, err = cluster.Wait(ctx, kube.RefOf(service), "updated", func(service *unstructured.Unstructured) (bool, string) {
 		ports, _, _ := unstructured.NestedSlice(service.Object, "spec", "ports")
 		if len(ports) == 1 && ports[0].(map[string]any)["port"] == int64(spec.Port) {
 			return true, ""
 		}
 		return false, "the control plane has not updated its port yet"
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	// The data plane listens a moment after the import is valid.
+	address, _, _ := unstructured.NestedString(service.Object, "spec", "clusterIP")
+	return workload.AwaitPort(ctx, cluster, net.JoinHostPort(address, strconv.Itoa(spec.Port)))
 }
 
 // checkSource asks the peer of a source whether it exports the service. The

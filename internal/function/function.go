@@ -13,7 +13,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -99,29 +98,8 @@ func Apply(ctx context.Context, cluster *kube.Client, spec Spec) error {
 	if err != nil {
 		return err
 	}
-	if cluster.Host() == nil {
-		return nil // a node port need not be reachable from here
-	}
-	return answer(ctx, cluster, status)
-}
-
-// answer waits until the node port leads to a pod, which is a moment after the
-// pod is available.
-func answer(ctx context.Context, cluster *kube.Client, status Status) error {
-	address := net.JoinHostPort(status.NodeIP, strconv.Itoa(status.Spec.NodePort))
-	for {
-		conn, err := cluster.Host().Dial(ctx, "tcp", address)
-		if err == nil {
-			return conn.Close()
-		}
-		again := time.NewTimer(200 * time.Millisecond)
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			again.Stop()
-			return fmt.Errorf("call function %s at %s: %w", status.Spec.Name, address, err)
-		}
-	}
+	// The node port leads to a pod a moment after the pod is available.
+	return workload.AwaitPort(ctx, cluster, net.JoinHostPort(status.NodeIP, strconv.Itoa(status.Spec.NodePort)))
 }
 
 func (s Spec) labels() map[string]any { return map[string]any{nameLabel: s.Name} }

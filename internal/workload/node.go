@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -26,4 +27,26 @@ func NodeAddress(ctx context.Context, cluster *kube.Client) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("find the address of a node of %s: no node has an internal address", cluster.URL())
+}
+
+// AwaitPort waits until something accepts connections to an address that the
+// cluster's host reaches. A cluster without a known host is not asked, since
+// the address need not be reachable from here.
+func AwaitPort(ctx context.Context, cluster *kube.Client, address string) error {
+	if cluster.Host() == nil {
+		return nil
+	}
+	for {
+		conn, err := cluster.Host().Dial(ctx, "tcp", address)
+		if err == nil {
+			return conn.Close()
+		}
+		again := time.NewTimer(200 * time.Millisecond)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return fmt.Errorf("wait for an answer from %s: %w", address, err)
+		}
+	}
 }
