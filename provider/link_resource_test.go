@@ -65,7 +65,7 @@ func (e expectDrift) CheckPlan(_ context.Context, req plancheck.CheckPlanRequest
 
 func TestAccLink(t *testing.T) {
 	preCheck(t)
-	dir := datadir.Dir(t.TempDir())
+	dir := newDataDir(t)
 	base := providerConfig(string(dir)) + `
 resource "testbed_network" "wan" {
   name = "wan"
@@ -160,7 +160,7 @@ resource "testbed_link" "this" {
 // keeps the link and is measured again.
 func TestAccLinkVerify(t *testing.T) {
 	preCheck(t)
-	dir := datadir.Dir(t.TempDir())
+	dir := newDataDir(t)
 	config := func(rtt, verify string) string {
 		return providerConfig(string(dir)) + netemProfileConfig(`rtt = "`+rtt+`"`) + `
 resource "testbed_network" "wan" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"path/filepath"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
@@ -164,7 +165,7 @@ func (r *networkResource) apply(ctx context.Context, model *networkModel, verb s
 		status, err = underlay.Observe(ctx, dir, spec.Name)
 	}
 	if err != nil {
-		addFailure(diags, verb, "Network", spec.Name, err, "Run as root on a machine with /dev/net/tun; the daemon's log is in "+dir.Network(spec.Name)+".")
+		addFailure(diags, verb, "Network", spec.Name, err, "The log of the network's process is "+filepath.Join(dir.Network(spec.Name), "daemon.log")+", if it was started.")
 		return
 	}
 	model.set(status.Spec)

@@ -12,7 +12,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/terraform"
 	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
 
-	"github.com/terraform-testbed/terraform-provider-testbed/internal/datadir"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/process"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/underlay"
 )
@@ -21,7 +20,7 @@ const network = "testbed_network.wan"
 
 func TestAccNetwork(t *testing.T) {
 	preCheck(t)
-	dir := datadir.Dir(t.TempDir())
+	dir := newDataDir(t)
 	var daemon process.ID
 	remember := func(*terraform.State) (err error) {
 		status, err := underlay.Observe(context.Background(), dir, "wan")

@@ -49,6 +49,12 @@ func Apply(ctx context.Context, data datadir.Dir, program string, spec Spec) err
 
 // start runs a new daemon in place of one that has ended.
 func start(ctx context.Context, data datadir.Dir, program string, spec Spec) error {
+	if os.Geteuid() != 0 {
+		return errors.New("networks need root; run Terraform as root")
+	}
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		return fmt.Errorf("networks need TUN devices; load them with \"modprobe tun\": %w", err)
+	}
 	dir := data.Network(spec.Name)
 	if err := end(ctx, dir); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"text/tabwriter"
@@ -26,7 +27,7 @@ func Command(ctx context.Context, args []string) error {
 	case len(args) == 2 && args[0] == "run":
 		return runDetached(ctx, args[1])
 	case len(args) == 3 && args[0] == "show":
-		return show(ctx, args[1], args[2])
+		return show(ctx, os.Stdout, args[1], args[2])
 	case (len(args) == 5 || len(args) == 6) && args[0] == "set":
 		return set(ctx, args[1:])
 	}
@@ -57,7 +58,7 @@ func connect(dataDir, network string) (*underlay.Client, error) {
 	return underlay.Open(datadir.Dir(dir), network)
 }
 
-func show(ctx context.Context, dataDir, network string) error {
+func show(ctx context.Context, w io.Writer, dataDir, network string) error {
 	client, err := connect(dataDir, network)
 	if err != nil {
 		return err
@@ -66,7 +67,7 @@ func show(ctx context.Context, dataDir, network string) error {
 	if err != nil {
 		return err
 	}
-	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "network %s, cidr %s, mtu %d, seed %d, process %d\n\n", status.Spec.Name, status.Spec.CIDR, status.Spec.MTU, status.Spec.Seed, status.PID)
 	fmt.Fprintln(table, "HOST\tADDRESS\tDEVICE\tNAMESPACE")
 	for _, port := range status.Ports {
