@@ -19,8 +19,9 @@ const (
 
 	// answerWithin is how long a host with a tunnel may leave questions
 	// unanswered before it counts as no lighthouse: nodes announce themselves
-	// every 10 seconds, and a lighthouse answers from then on.
-	answerWithin = 15 * time.Second
+	// every 10 seconds, and a lighthouse answers from then on, unless the
+	// announcement is lost.
+	answerWithin = 25 * time.Second
 
 	// maxRestarts is how often the daemon may end before its start has failed:
 	// once for an address or a device that was not there yet.
