@@ -134,10 +134,10 @@ func benchmarkRunPlanAttributes() map[string]schema.Attribute {
 			PlanModifiers:       replaceMap,
 			Validators:          atLeastOne,
 			MarkdownDescription: "The paths under measurement, by name.",
-			NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+			NestedObject: schema.NestedAttributeObject{Validators: []validator.Object{needed{"urls"}}, Attributes: map[string]schema.Attribute{
 				"urls": schema.MapAttribute{
-					Required: true, ElementType: types.StringType,
-					MarkdownDescription: "URL of each function over this path.",
+					Optional: true, ElementType: types.StringType,
+					MarkdownDescription: "URL of each function over this path; needed.",
 				},
 				"path": schema.StringAttribute{
 					Optional:            true,
@@ -155,10 +155,10 @@ func benchmarkRunPlanAttributes() map[string]schema.Attribute {
 			PlanModifiers:       replaceMap,
 			Validators:          atLeastOne,
 			MarkdownDescription: "The network conditions, by name.",
-			NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+			NestedObject: schema.NestedAttributeObject{Validators: []validator.Object{needed{"profiles"}}, Attributes: map[string]schema.Attribute{
 				"profiles": schema.MapAttribute{
-					Required: true, ElementType: types.StringType,
-					MarkdownDescription: "Profile of links during the scenario: the `json` of a `testbed_netem_profile` by the `id` of a `testbed_link`. A link that a scenario leaves out keeps its own profile.",
+					Optional: true, ElementType: types.StringType,
+					MarkdownDescription: "Profile of links during the scenario: the `json` of a `testbed_netem_profile` by the `id` of a `testbed_link`. A link that a scenario leaves out keeps its own profile. Needed, and may be empty.",
 				},
 			}},
 		},

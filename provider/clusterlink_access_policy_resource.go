@@ -142,12 +142,12 @@ func (r *clusterlinkAccessPolicyResource) Schema(ctx context.Context, _ resource
 		"match_expressions": schema.ListNestedAttribute{
 			Optional:            true,
 			MarkdownDescription: "Conditions on attributes, all of which must hold.",
-			NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-				"key": schema.StringAttribute{Required: true, MarkdownDescription: "Attribute."},
+			NestedObject: schema.NestedAttributeObject{Validators: []validator.Object{needed{"key", "operator"}}, Attributes: map[string]schema.Attribute{
+				"key": schema.StringAttribute{Optional: true, MarkdownDescription: "Attribute; needed."},
 				"operator": schema.StringAttribute{
-					Required:            true,
+					Optional:            true,
 					Validators:          []validator.String{stringvalidator.OneOf(clusterlink.Operators...)},
-					MarkdownDescription: "`" + strings.Join(clusterlink.Operators, "`, `") + "`.",
+					MarkdownDescription: "`" + strings.Join(clusterlink.Operators, "`, `") + "`; needed.",
 				},
 				"values": schema.ListAttribute{
 					Optional:            true,

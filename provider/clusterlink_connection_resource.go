@@ -2,14 +2,13 @@ package provider
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
@@ -23,7 +22,6 @@ import (
 
 var (
 	_ resource.ResourceWithConfigure      = (*clusterlinkConnectionResource)(nil)
-	_ resource.ResourceWithValidateConfig = (*clusterlinkConnectionResource)(nil)
 	_ resource.ResourceWithImportState    = (*clusterlinkConnectionResource)(nil)
 )
 
@@ -87,12 +85,14 @@ func (r *clusterlinkConnectionResource) Schema(ctx context.Context, _ resource.S
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 				MarkdownDescription: "Name of the other peer, as in its certificate: the `name` of its `testbed_clusterlink_peer`.",
 			},
-			// A nested attribute would refuse a gateway that is not known yet.
-			"gateways": schema.ListAttribute{
+			"gateways": schema.ListNestedAttribute{
 				Required:            true,
-				ElementType:         types.ObjectType{AttrTypes: gatewayType},
 				Validators:          []validator.List{listvalidator.SizeAtLeast(1)},
-				MarkdownDescription: "Where the other peer is reached: objects of `host`, an address or DNS name, and `port`, for example its `gateway`. Of several, the data plane `go` uses the first only.",
+				MarkdownDescription: "Where the other peer is reached, for example its `gateway`; a peer without ingress has none. Of several, the data plane `go` uses the first only.",
+				NestedObject: schema.NestedAttributeObject{Validators: []validator.Object{needed{"host", "port"}}, Attributes: map[string]schema.Attribute{
+					"host": schema.StringAttribute{Optional: true, Validators: []validator.String{stringvalidator.LengthAtLeast(1)}, MarkdownDescription: "Address or DNS name; needed."},
+					"port": schema.Int64Attribute{Optional: true, Validators: portRange, MarkdownDescription: "Port; needed."},
+				}},
 			},
 			"timeouts": timeouts.Attributes(ctx, timeouts.Opts{
 				Create: true, CreateDescription: "How long the other peer may take to be reachable; 2 minutes by default.",
@@ -106,25 +106,6 @@ func (r *clusterlinkConnectionResource) Schema(ctx context.Context, _ resource.S
 
 func (r *clusterlinkConnectionResource) Configure(_ context.Context, req resource.ConfigureRequest, resp *resource.ConfigureResponse) {
 	r.data = configured(req.ProviderData, &resp.Diagnostics)
-}
-
-func (r *clusterlinkConnectionResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
-	var gateways types.List
-	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("gateways"), &gateways)...)
-	for i, element := range gateways.Elements() {
-		object, ok := element.(types.Object)
-		if !ok || object.IsUnknown() {
-			continue
-		}
-		host, port := object.Attributes()["host"], object.Attributes()["port"]
-		if object.IsNull() || host.IsNull() || port.IsNull() || host.Equal(types.StringValue("")) {
-			resp.Diagnostics.AddAttributeError(path.Root("gateways").AtListIndex(i), "Invalid Gateway", "A gateway needs a host and a port. A peer without ingress has no gateway.")
-			continue
-		}
-		if number, ok := port.(types.Int64); ok && !number.IsUnknown() && (number.ValueInt64() < 1 || number.ValueInt64() > 65535) {
-			resp.Diagnostics.AddAttributeError(path.Root("gateways").AtListIndex(i), "Invalid Gateway", fmt.Sprintf("The port of the gateway is %d; it must be between 1 and 65535.", number.ValueInt64()))
-		}
-	}
 }
 
 func (r *clusterlinkConnectionResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {

@@ -119,9 +119,9 @@ func (r *clusterlinkImportResource) Schema(ctx context.Context, _ resource.Schem
 				Required:            true,
 				Validators:          []validator.List{listvalidator.SizeAtLeast(1)},
 				MarkdownDescription: "Exports to import; connections are spread over them.",
-				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-					"peer":   schema.StringAttribute{Required: true, MarkdownDescription: "Name of the peer: the `peer` of a `testbed_clusterlink_connection`."},
-					"export": schema.StringAttribute{Required: true, MarkdownDescription: "Name of the export there."},
+				NestedObject: schema.NestedAttributeObject{Validators: []validator.Object{needed{"peer", "export"}}, Attributes: map[string]schema.Attribute{
+					"peer":   schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the peer: the `peer` of a `testbed_clusterlink_connection`; needed."},
+					"export": schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the export there; needed."},
 					"namespace": schema.StringAttribute{
 						Optional:            true,
 						Computed:            true,

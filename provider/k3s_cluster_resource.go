@@ -70,17 +70,17 @@ func (r *k3sClusterResource) Schema(ctx context.Context, _ resource.SchemaReques
 	replace := []planmodifier.String{stringplanmodifier.RequiresReplace()}
 	stable := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	location := stringvalidator.RegexMatches(regexp.MustCompile(`^(/|https?://)`), "must be an absolute path on this machine or an http(s) URL")
-	node := schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+	node := schema.NestedAttributeObject{Validators: []validator.Object{needed{"host", "node_ip"}}, Attributes: map[string]schema.Attribute{
 		"host": schema.StringAttribute{
-			Required:            true,
+			Optional:            true,
 			PlanModifiers:       replace,
-			MarkdownDescription: "URL of the host, for example the `url` of a `testbed_local_host`.",
+			MarkdownDescription: "URL of the host, for example the `url` of a `testbed_local_host`; needed.",
 		},
 		"node_ip": schema.StringAttribute{
-			Required:            true,
+			Optional:            true,
 			CustomType:          iptypes.IPv4AddressType{},
 			PlanModifiers:       replace,
-			MarkdownDescription: "Address of the host that the cluster uses, for example its address in the Nebula overlay.",
+			MarkdownDescription: "Address of the host that the cluster uses, for example its address in the Nebula overlay; needed.",
 		},
 		"interface": schema.StringAttribute{
 			Optional:            true,

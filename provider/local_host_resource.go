@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local"
@@ -118,15 +119,15 @@ func (r *localHostResource) Schema(ctx context.Context, _ resource.SchemaRequest
 			"networks": schema.ListNestedAttribute{
 				Optional:            true,
 				MarkdownDescription: "Networks that the host is on, none by default. The first is its device `eth0` and has the default route, the second `eth1` and so on. Changes are made in place.",
-				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+				NestedObject: schema.NestedAttributeObject{Validators: []validator.Object{needed{"network", "address"}}, Attributes: map[string]schema.Attribute{
 					"network": schema.StringAttribute{
-						Required:            true,
-						MarkdownDescription: "Name of a `testbed_network`.",
+						Optional:            true,
+						MarkdownDescription: "Name of a `testbed_network`; needed.",
 					},
 					"address": schema.StringAttribute{
-						Required:            true,
+						Optional:            true,
 						CustomType:          iptypes.IPAddressType{},
-						MarkdownDescription: "The host's address, within the network's `cidr` and no other host's.",
+						MarkdownDescription: "The host's address, within the network's `cidr` and no other host's; needed.",
 					},
 				}},
 			},

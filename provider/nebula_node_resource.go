@@ -84,8 +84,7 @@ func nebulaNodeAttributes() map[string]schema.Attribute {
 			Required:            true,
 			Validators:          []validator.List{listvalidator.SizeAtLeast(1)},
 			MarkdownDescription: "The lighthouses that tell this node where its peers are: the `endpoint` of a `testbed_nebula_lighthouse` each, or the addresses of one that is managed elsewhere.",
-			NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-				// Required ones would be refused while the whole object is unknown.
+			NestedObject: schema.NestedAttributeObject{Validators: []validator.Object{needed{"overlay", "underlay"}}, Attributes: map[string]schema.Attribute{
 				"overlay": schema.StringAttribute{
 					Optional:            true,
 					CustomType:          iptypes.IPAddressType{},
@@ -105,12 +104,7 @@ func (m *nebulaNodeModel) extra() []attr.Value { return []attr.Value{m.Lighthous
 func (m *nebulaNodeModel) extend(ctx context.Context, spec *nebula.Spec, diags *diag.Diagnostics) {
 	var endpoints []nebulaEndpointModel
 	diags.Append(m.Lighthouses.ElementsAs(ctx, &endpoints, false)...)
-	for i, endpoint := range endpoints {
-		if endpoint.Overlay.IsNull() || endpoint.Underlay.IsNull() {
-			diags.AddAttributeError(path.Root("lighthouses").AtListIndex(i), "Invalid Nebula Configuration",
-				"A lighthouse needs both overlay and underlay; use the endpoint of a testbed_nebula_lighthouse.")
-			continue
-		}
+	for _, endpoint := range endpoints {
 		spec.Lighthouses = append(spec.Lighthouses, nebula.Lighthouse{
 			Overlay: addressOf(endpoint.Overlay, diags), Underlay: endpoint.Underlay.ValueString(),
 		})
@@ -219,9 +213,9 @@ func nebulaAttributes(ctx context.Context) map[string]schema.Attribute {
 		"unsafe_routes": schema.ListNestedAttribute{
 			Optional:            true,
 			MarkdownDescription: "Routes to networks outside the overlay through nodes that have them as `unsafe_networks`.",
-			NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-				"route":  schema.StringAttribute{Required: true, CustomType: cidrtypes.IPPrefixType{}, MarkdownDescription: "Network."},
-				"via":    schema.StringAttribute{Required: true, CustomType: iptypes.IPAddressType{}, MarkdownDescription: "Overlay address of the node that routes into it."},
+			NestedObject: schema.NestedAttributeObject{Validators: []validator.Object{needed{"route", "via"}}, Attributes: map[string]schema.Attribute{
+				"route":  schema.StringAttribute{Optional: true, CustomType: cidrtypes.IPPrefixType{}, MarkdownDescription: "Network; needed."},
+				"via":    schema.StringAttribute{Optional: true, CustomType: iptypes.IPAddressType{}, MarkdownDescription: "Overlay address of the node that routes into it; needed."},
 				"mtu":    schema.Int64Attribute{Optional: true, MarkdownDescription: "MTU of the route in bytes; the device's by default."},
 				"metric": schema.Int64Attribute{Optional: true, MarkdownDescription: "Metric of the route; the system's by default."},
 			}},

@@ -102,6 +102,9 @@ resource "testbed_link" "edge_cloud" {
   between = [module.edge.host, module.cloud.host]
   profile = testbed_netem_profile.local.json
   verify  = {}
+
+  # Measured once the clusters have started and the machine is quiet.
+  depends_on = [module.edge, module.cloud]
 }
 
 # The functions, and the ways to them.
