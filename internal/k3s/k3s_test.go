@@ -126,7 +126,7 @@ func TestApply(t *testing.T) {
 	got := apply(t, m, spec)
 	want := []string{
 		"copying k3s", "copying images.tar", "waiting for service k3s to run", "waiting for the API server to answer",
-		"waiting for the API server to be ready", "waiting for node edge to be Ready", "waiting for coredns to be Available",
+		"waiting for the API server to be ready", "waiting for node edge to be Ready", "waiting for coredns to be available",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("progress (-want +got):\n%s", diff)

@@ -56,7 +56,7 @@ func await(ctx context.Context, h host.Host, spec Spec, progress func(string)) e
 		{"node " + spec.Name + " to be Ready", w.node},
 	}
 	if !disables(spec, "coredns") {
-		steps = append(steps, step{"coredns to be Available", w.coredns})
+		steps = append(steps, step{"coredns to be available", w.coredns})
 	}
 	for _, step := range steps {
 		if err := w.follow(ctx, step); err != nil {
@@ -187,7 +187,10 @@ func (w *waiter) node(ctx context.Context) error {
 		if err != nil || heartbeat.Before(w.status.Started.Truncate(time.Second)) {
 			return errors.New("it has not reported since k3s started")
 		}
-		return holds(ready)
+		if ready["status"] != "True" {
+			return fmt.Errorf("it is not: %s %s", ready["reason"], ready["message"])
+		}
+		return nil
 	})
 }
 
@@ -197,7 +200,14 @@ func (w *waiter) coredns(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return holds(condition(deployment, "Available"))
+		// The condition Available holds without any pod, since k3s allows one
+		// to be missing.
+		wanted, _, _ := unstructured.NestedInt64(deployment.Object, "spec", "replicas")
+		available, _, _ := unstructured.NestedInt64(deployment.Object, "status", "availableReplicas")
+		if available < max(wanted, 1) {
+			return fmt.Errorf("%d of %d pods are available", available, max(wanted, 1))
+		}
+		return nil
 	})
 }
 
@@ -216,11 +226,4 @@ func condition(object *unstructured.Unstructured, name string) map[string]string
 		return texts
 	}
 	return nil
-}
-
-func holds(condition map[string]string) error {
-	if condition["status"] == "True" {
-		return nil
-	}
-	return fmt.Errorf("it is not: %s", strings.TrimSpace(condition["reason"]+" "+condition["message"]))
 }

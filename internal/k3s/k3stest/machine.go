@@ -135,7 +135,7 @@ func (m *Machine) serve(w http.ResponseWriter, r *http.Request) {
 		"/api/v1/nodes/edge": node,
 		"/api/v1/nodes":      `{"apiVersion":"v1","kind":"NodeList","items":[` + node + `]}`,
 		"/apis/apps/v1/namespaces/kube-system/deployments/coredns": `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"coredns"},
-			"status":{"conditions":[{"type":"Available","status":"True"}]}}`,
+			"spec":{"replicas":1},"status":{"availableReplicas":1}}`,
 	}
 	answer, ok := answers[r.URL.Path]
 	if !ok {
