@@ -67,42 +67,21 @@ type Report struct {
 const restoreTimeout = time.Minute
 
 // Run carries the plan out. However it ends, the links get back the profiles
-// they had before, and the folder keeps what was recorded.
-func (r Runner) Run(ctx context.Context, plan Plan) (report Report, err error) {
+// they had before. Nothing is touched, and no folder made, before every arm has
+// reached every function; from then on the folder keeps what is recorded.
+func (r Runner) Run(ctx context.Context, plan Plan) (Report, error) {
 	if err := plan.Validate(); err != nil {
 		return Report{}, err
 	}
-	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
-		return Report{}, fmt.Errorf("make the folder of the run: %w", err)
-	}
-	samples, err := newSampleWriter(r.Dir)
-	if err != nil {
+	run := &run{Runner: r, plan: plan}
+	run.record = record{Started: r.Now().UTC(), Plan: plan, Environment: r.Environment}
+	if err := run.observeLinks(ctx); err != nil {
 		return Report{}, err
 	}
-	run := &run{Runner: r, plan: plan, samples: samples}
-	run.record = record{Started: r.Now().UTC(), Plan: plan, Environment: r.Environment}
-	defer func() {
-		run.record.Finished = r.Now().UTC()
-		run.record.Completed = err == nil
-		digest, closeErr := samples.close()
-		text, recordErr := run.record.write(r.Dir)
-		report.Started, report.Finished = run.record.Started, run.record.Finished
-		report.SamplesFile, report.SamplesSHA256, report.Environment = samples.path, digest, text
-		report.InvalidVisits = run.invalid
-		err = errors.Join(err, closeErr, recordErr)
-	}()
-	if err := run.observeLinks(ctx); err != nil {
-		return report, err
-	}
-	defer func() { err = errors.Join(err, run.restoreLinks(ctx)) }()
 	if err := run.callEveryArm(ctx); err != nil {
-		return report, err
+		return Report{}, err
 	}
-	if err := run.visitAll(ctx); err != nil {
-		return report, err
-	}
-	report.Results, report.Comparisons = Summarize(plan, run.taken)
-	return report, run.judge(report.Results)
+	return run.measure(ctx)
 }
 
 // run is a Runner at work on a plan.
@@ -114,6 +93,33 @@ type run struct {
 	record  record
 	taken   []Sample
 	invalid int // visits whose links were off
+}
+
+// measure makes all visits. What it returns beside an error describes the files
+// that it leaves.
+func (r *run) measure(ctx context.Context) (report Report, err error) {
+	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
+		return Report{}, fmt.Errorf("make the folder of the run: %w", err)
+	}
+	if r.samples, err = newSampleWriter(r.Dir); err != nil {
+		return Report{}, err
+	}
+	defer func() {
+		r.record.Finished = r.Now().UTC()
+		r.record.Completed = err == nil
+		digest, closeErr := r.samples.close()
+		text, recordErr := r.record.write(r.Dir)
+		report.Started, report.Finished = r.record.Started, r.record.Finished
+		report.SamplesFile, report.SamplesSHA256, report.Environment = r.samples.path, digest, text
+		report.InvalidVisits = r.invalid
+		err = errors.Join(err, closeErr, recordErr)
+	}()
+	defer func() { err = errors.Join(err, r.restoreLinks(ctx)) }()
+	if err := r.visitAll(ctx); err != nil {
+		return report, err
+	}
+	report.Results, report.Comparisons = Summarize(r.plan, r.taken)
+	return report, r.judge(report.Results)
 }
 
 func (r *run) observeLinks(ctx context.Context) error {
