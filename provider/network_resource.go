@@ -14,7 +14,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
@@ -87,8 +86,7 @@ func (r *networkResource) Schema(_ context.Context, _ resource.SchemaRequest, re
 				Computed:            true,
 				Default:             int64default.StaticInt64(1500),
 				Validators:          []validator.Int64{int64validator.Between(576, 65535)},
-				PlanModifiers:       []planmodifier.Int64{int64planmodifier.RequiresReplace()},
-				MarkdownDescription: "Longest IP packet, in bytes; `1500` by default. Loss and the like act on packets of this size even where the kernel hands over longer ones. A change makes a new network.",
+				MarkdownDescription: "Longest IP packet, in bytes; `1500` by default. Loss and the like act on packets of this size even where the kernel hands over longer ones.",
 			},
 			"seed": schema.Int64Attribute{
 				Optional:            true,

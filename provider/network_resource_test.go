@@ -29,19 +29,20 @@ func TestAccNetwork(t *testing.T) {
 		}
 		return err
 	}
-	config := func(seed, mtu int) string {
+	config := func(seed, mtu int, cidr string) string {
 		return providerConfig(string(dir)) + fmt.Sprintf(`
 resource "testbed_network" "wan" {
   name = "wan"
-  cidr = "198.18.20.0/24"
+  cidr = %q
   mtu  = %d
   seed = %d
 }
-`, mtu, seed)
+`, cidr, mtu, seed)
 	}
 	action := func(action plancheck.ResourceActionType) resource.ConfigPlanChecks {
 		return resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{plancheck.ExpectResourceAction(network, action)}}
 	}
+	const one, two = "198.18.20.0/24", "198.18.23.0/24"
 	resource.Test(t, resource.TestCase{
 		ProtoV6ProviderFactories: factories(),
 		CheckDestroy: func(*terraform.State) error {
@@ -52,7 +53,7 @@ resource "testbed_network" "wan" {
 		},
 		Steps: []resource.TestStep{
 			{
-				Config: config(1, 1500),
+				Config: config(1, 1500, one),
 				Check:  remember,
 				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
 					plancheck.ExpectKnownValue(network, tfjsonpath.New("id"), knownvalue.StringExact("wan")),
@@ -62,7 +63,7 @@ resource "testbed_network" "wan" {
 				},
 			},
 			{
-				Config:           config(1, 1500),
+				Config:           config(1, 1500, one),
 				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{plancheck.ExpectEmptyPlan()}},
 			},
 			{
@@ -72,17 +73,17 @@ resource "testbed_network" "wan" {
 				ImportStateVerify: true,
 			},
 			{
-				Config:           config(2, 1500),
+				Config:           config(2, 9000, one),
 				ConfigPlanChecks: action(plancheck.ResourceActionUpdate),
 				Check: func(*terraform.State) error {
 					if !daemon.Alive() {
-						return fmt.Errorf("a new seed ended the daemon")
+						return fmt.Errorf("an update ended the daemon")
 					}
 					return nil
 				},
 			},
 			{
-				Config:           config(2, 9000),
+				Config:           config(2, 9000, two),
 				ConfigPlanChecks: action(plancheck.ResourceActionReplace),
 				Check:            remember,
 			},
@@ -93,7 +94,7 @@ resource "testbed_network" "wan" {
 						t.Fatal(err)
 					}
 				},
-				Config:           config(2, 9000),
+				Config:           config(2, 9000, two),
 				ConfigPlanChecks: action(plancheck.ResourceActionCreate),
 				Check:            remember,
 			},

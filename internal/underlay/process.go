@@ -22,7 +22,7 @@ const (
 )
 
 // Apply makes the network run as specified: it starts the daemon, or changes
-// the seed of one that runs. The range and the packet size of a running network
+// the packet size and the seed of one that runs. The range of a running network
 // cannot change. A daemon that takes the place of a killed one takes over its
 // hosts and links. The program is the path of the agent.
 func Apply(ctx context.Context, data datadir.Dir, program string, spec Spec) error {
@@ -63,7 +63,7 @@ func start(ctx context.Context, data datadir.Dir, program string, spec Spec) err
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if state.Spec.CIDR != spec.CIDR || state.Spec.MTU != spec.MTU {
+	if state.Spec.CIDR != spec.CIDR {
 		state.Ports = nil
 	}
 	state.Spec = spec

@@ -88,7 +88,7 @@ func TestNetworkLifecycle(t *testing.T) {
 	}
 
 	changed := spec
-	changed.Seed = 7
+	changed.Seed, changed.MTU = 7, 9000
 	if err := underlay.Apply(ctx, data, program, changed); err != nil {
 		t.Fatal(err)
 	}
@@ -104,12 +104,12 @@ func TestNetworkLifecycle(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
-	compare("after a change of the seed")
+	compare("after a change of the seed and the packet size")
 
 	moved := spec
-	moved.MTU = 9000
+	moved.CIDR = netip.MustParsePrefix("198.18.9.0/24")
 	if err := underlay.Apply(ctx, data, program, moved); err == nil {
-		t.Error("the packet size of a running network changed")
+		t.Error("the range of a running network changed")
 	}
 
 	// A killed daemon leaves nothing running; the next one takes over.

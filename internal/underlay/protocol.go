@@ -18,7 +18,7 @@ import (
 // Response, both JSON.
 const (
 	OpStatus    = "status"    // everything the daemon knows
-	OpConfigure = "configure" // Spec; only the seed may differ
+	OpConfigure = "configure" // Spec; all but the range may differ
 	OpAttach    = "attach"    // Port
 	OpDetach    = "detach"    // Host
 	OpLink      = "link"      // From, To, Direction; nil removes the link

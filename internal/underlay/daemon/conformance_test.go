@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/underlay"
 )
 
 // These tests look at a link from its hosts only: whatever emulates links has
@@ -250,4 +252,22 @@ func (l *lab) kernelCounter(host, protocol, name string) int {
 	}
 	l.tb.Fatalf("no counter %s of %s", name, protocol)
 	return 0
+}
+
+// TestLargerPackets changes the packet size of a network that carries them.
+func TestLargerPackets(t *testing.T) {
+	l := newLab(t, testSpec, "a", "b")
+	l.link("a", "b", `{"delay":"1ms"}`)
+	spec := testSpec
+	spec.MTU = 9000
+	if err := underlay.Apply(t.Context(), l.data, "", spec); err != nil {
+		t.Fatal(err)
+	}
+	l.run("a", "ping", "-n", "-c", "1", "-W", "2", "-M", "do", "-s", "8972", "198.18.7.2")
+	if output, err := l.try("a", "ping", "-n", "-c", "1", "-W", "1", "-M", "do", "-s", "8973", "198.18.7.2"); err == nil {
+		t.Errorf("a packet above the MTU passed:\n%s", output)
+	}
+	if sent, received := l.transfer("a", "b", "198.18.7.2", "tcp", 5<<20); sent != received {
+		t.Errorf("sent %s, received %s", sent, received)
+	}
 }

@@ -23,6 +23,7 @@ import (
 // lab is a network whose hosts are network namespaces of the test's own.
 type lab struct {
 	tb     testing.TB
+	data   datadir.Dir
 	dir    string
 	client *underlay.Client
 	hosts  map[string]*exec.Cmd
@@ -47,7 +48,7 @@ func newLab(tb testing.TB, spec underlay.Spec, hosts ...string) *lab {
 		tb.Fatal(err)
 	}
 	unlock()
-	l := &lab{tb: tb, dir: data.Network(spec.Name), hosts: map[string]*exec.Cmd{}}
+	l := &lab{tb: tb, data: data, dir: data.Network(spec.Name), hosts: map[string]*exec.Cmd{}}
 	if err := underlay.WriteState(l.dir, underlay.State{Spec: spec}); err != nil {
 		tb.Fatal(err)
 	}

@@ -59,13 +59,18 @@ func (n *network) clock() time.Duration { return time.Since(n.start) }
 func (n *network) configure(spec underlay.Spec) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if spec.CIDR != n.spec.CIDR || spec.MTU != n.spec.MTU {
-		return fmt.Errorf("it runs with cidr %s and mtu %d; remove it before it can have cidr %s and mtu %d", n.spec.CIDR, n.spec.MTU, spec.CIDR, spec.MTU)
+	if spec.CIDR != n.spec.CIDR {
+		return fmt.Errorf("it runs with cidr %s; remove it before it can have %s", n.spec.CIDR, spec.CIDR)
 	}
-	if spec.Seed == n.spec.Seed {
+	if spec == n.spec {
 		return nil
 	}
-	n.spec.Seed = spec.Seed
+	for _, p := range n.ports {
+		if err := setMTU(p.Port, spec.MTU); err != nil && p.Process.Alive() {
+			return fmt.Errorf("set the mtu of host %q: %w", p.Host, err)
+		}
+	}
+	n.spec = spec
 	for from, p := range n.ports {
 		for _, pair := range *p.pairs.Load() {
 			pair.next.Store(n.impairment(from, pair.to.Host))

@@ -18,34 +18,42 @@ import (
 // default of 500 overflows when TCP sends a window at once.
 const txQueue = 10_000
 
-// openTUN makes the port's device in its host's network namespace and returns
-// the descriptor, non-blocking. The device goes when the descriptor is closed.
-func openTUN(port underlay.Port, mtu int) (int, error) {
-	type result struct {
-		fd  int
-		err error
-	}
-	done := make(chan result)
+// within does work in a host's network namespace.
+func within(namespace string, work func() error) error {
+	done := make(chan error)
 	go func() {
 		// The thread is left in the namespace and ends with the goroutine,
 		// since it is never unlocked.
 		runtime.LockOSThread()
-		fd, err := openTUNHere(port, mtu)
-		done <- result{fd, err}
+		done <- enter(namespace, work)
 	}()
-	r := <-done
-	return r.fd, r.err
+	return <-done
 }
 
-func openTUNHere(port underlay.Port, mtu int) (fd int, err error) {
-	namespace, err := os.Open(port.Namespace)
+func enter(namespace string, work func() error) error {
+	file, err := os.Open(namespace)
 	if err != nil {
-		return -1, fmt.Errorf("open the network namespace: %w", err)
+		return fmt.Errorf("open the network namespace: %w", err)
 	}
-	defer namespace.Close()
-	if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
-		return -1, fmt.Errorf("enter %s: %w", port.Namespace, err)
+	defer file.Close()
+	if err := unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter %s: %w", namespace, err)
 	}
+	return work()
+}
+
+// openTUN makes the port's device in its host's network namespace and returns
+// the descriptor, non-blocking. The device goes when the descriptor is closed.
+func openTUN(port underlay.Port, mtu int) (fd int, err error) {
+	err = within(port.Namespace, func() (err error) {
+		fd, err = makeTUN(port, mtu)
+		return err
+	})
+	return fd, err
+}
+
+// makeTUN makes the device in the namespace of the calling thread.
+func makeTUN(port underlay.Port, mtu int) (fd int, err error) {
 	fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return -1, fmt.Errorf("open /dev/net/tun: %w", err)
@@ -105,6 +113,22 @@ func configureDevice(port underlay.Port, mtu int) error {
 		return fmt.Errorf("configure device %q: %w", port.Device, err)
 	}
 	return nil
+}
+
+// setMTU changes the longest packet of the port's device.
+func setMTU(port underlay.Port, mtu int) error {
+	return within(port.Namespace, func() error {
+		handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer handle.Close()
+		link, err := handle.LinkByName(port.Device)
+		if err != nil {
+			return fmt.Errorf("find device %q: %w", port.Device, err)
+		}
+		return handle.LinkSetMTU(link, mtu)
+	})
 }
 
 func ipNet(prefix netip.Prefix) *net.IPNet {
