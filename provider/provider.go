@@ -129,7 +129,9 @@ func (p *testbedProvider) Resources(context.Context) []func() resource.Resource 
 }
 
 func (p *testbedProvider) DataSources(context.Context) []func() datasource.DataSource {
-	return nil
+	return []func() datasource.DataSource{
+		newHostDataSource,
+	}
 }
 
 func (p *testbedProvider) EphemeralResources(context.Context) []func() ephemeral.EphemeralResource {

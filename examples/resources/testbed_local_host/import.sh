@@ -1,0 +1,2 @@
+# The id is the host's name.
+terraform import testbed_local_host.edge edge
