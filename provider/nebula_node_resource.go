@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"strings"
@@ -450,7 +451,7 @@ func (r *nebulaNodeResource) apply(ctx context.Context, verb string, kind nebula
 func (r *nebulaNodeResource) run(ctx context.Context, h host.Host, m *nebulaModel, spec nebula.Spec) (nebula.Status, error) {
 	ca, err := nebula.LoadCA(nebulaKeyFile(r.data, m.CA.ValueString()))
 	if err != nil {
-		return nebula.Status{}, &nebula.FieldError{Field: "ca", Err: err}
+		return nebula.Status{}, &nebula.FieldError{Field: "ca", Err: fmt.Errorf("%w; use the id of a testbed_nebula_ca", err)}
 	}
 	if err := r.data.overlay.Apply(ctx, h, ca, spec); err != nil {
 		return nebula.Status{}, err

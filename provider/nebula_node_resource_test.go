@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 func TestNebulaNodeRefuses(t *testing.T) {
 	dataDir := t.TempDir()
 	// An existing CA, so that its limits are known to the plan.
-	spec := nebula.CASpec{Name: "old", Groups: []string{"k3s"}, Duration: time.Hour, Curve: "25519", Version: 1}
+	spec := nebula.CASpec{Name: "old", Networks: []netip.Prefix{netip.MustParsePrefix("198.19.0.0/16")}, Groups: []string{"k3s"}, Duration: time.Hour, Curve: "25519", Version: 1}
 	if _, err := nebula.MakeCA(spec, nebula.KeyFile(dataDir, "old"), time.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -34,6 +35,7 @@ func TestNebulaNodeRefuses(t *testing.T) {
 		"rule port":         {"node", `network = "198.19.0.11/24"` + "\n" + `firewall = { outbound = [{ port = "ssh", host = "any" }] }` + "\n" + lighthouse, `outbound rule 1: port "ssh" is none`},
 		"route":             {"node", `network = "198.19.0.11/24"` + "\n" + `unsafe_routes = [{ route = "10.42.0.0/24", via = "198.18.0.3" }]` + "\n" + lighthouse, `the route to 10.42.0.0/24 goes via 198.18.0.3, which is outside`},
 		"duration":          {"node", `network = "198.19.0.11/24"` + "\n" + `duration = "-1h"` + "\n" + lighthouse, `-1h0m0s is no time to live`},
+		"outside the CA":    {"lighthouse", `network = "198.18.5.1/24"` + "\n" + `underlay = "198.18.0.2"`, `198.18.5.1/24 is outside the networks of CA "old", which are`},
 		"lighthouse":        {"lighthouse", `network = "198.19.0.1/24"` + "\n" + `underlay = "198.18.0.2"` + "\n" + `port = 0`, `a lighthouse needs a port that its nodes know`},
 		"port":              {"lighthouse", `network = "198.19.0.1/24"` + "\n" + `underlay = "198.18.0.2"` + "\n" + `port = 70000`, `value must be between 0 and 65535`},
 	} {
