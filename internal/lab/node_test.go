@@ -73,7 +73,9 @@ func startNode(t *testing.T) *node {
 	}
 	t.Cleanup(func() {
 		stdin.Close()
-		cmd.Wait()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the node ended with %v", err)
+		}
 		removeCgroups(t, name)
 	})
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
@@ -109,12 +111,15 @@ func removeCgroups(t *testing.T, name string) {
 	}
 	for _, root := range roots {
 		var folders []string
-		filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && entry.IsDir() {
 				folders = append(folders, path)
 			}
-			return nil
+			return err
 		})
+		if err != nil {
+			t.Errorf("list the cgroups below %s: %v", root, err)
+		}
 		slices.Reverse(folders)
 		for _, folder := range folders {
 			deadline := time.Now().Add(10 * time.Second)

@@ -138,7 +138,7 @@ func (s supervisor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/ping":
 		fmt.Fprint(w, "pong")
 	case "/cacerts":
-		w.Write(s.ca)
+		_, _ = w.Write(s.ca)
 	default:
 		s.api.ServeHTTP(w, r)
 	}

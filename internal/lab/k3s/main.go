@@ -9,7 +9,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -87,7 +86,9 @@ func runKubectl(args []string) error {
 		return arg == "--kubeconfig" || strings.HasPrefix(arg, "--kubeconfig=")
 	})
 	if !named && os.Getenv("KUBECONFIG") == "" {
-		os.Setenv("KUBECONFIG", server.KubeconfigPath)
+		if err := os.Setenv("KUBECONFIG", server.KubeconfigPath); err != nil {
+			return err
+		}
 	}
 	return kubectl(args)
 }
@@ -99,5 +100,5 @@ func runCtr(args []string) error {
 		return fmt.Errorf("find ctr, which Debian's package containerd has: %w", err)
 	}
 	argv := append([]string{"ctr", "--address", server.ContainerdSocket, "--namespace", "k8s.io"}, args...)
-	return errors.Join(errors.New("run ctr"), syscall.Exec(path, argv, os.Environ()))
+	return fmt.Errorf("run %s: %w", path, syscall.Exec(path, argv, os.Environ()))
 }

@@ -103,7 +103,7 @@ func (p *process) failure() error {
 // is made for the sudden end of the others.
 func (g *group) stop() {
 	for _, p := range g.processes {
-		p.cmd.Process.Signal(syscall.SIGTERM)
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails when it has ended
 	}
 	late := time.AfterFunc(stopGrace, func() {
 		for _, p := range g.processes {

@@ -66,7 +66,7 @@ var sysctls = []struct{ path, value string }{
 // prepareNode readies the node's network namespace for pods.
 func prepareNode(ctx context.Context, c Config) error {
 	// Inside a container the modules may be out of reach, though loaded.
-	exec.CommandContext(ctx, "modprobe", "-aq", "overlay", "br_netfilter", "nf_conntrack").Run()
+	_ = exec.CommandContext(ctx, "modprobe", "-aq", "overlay", "br_netfilter", "nf_conntrack").Run()
 	for _, s := range sysctls {
 		if now, err := os.ReadFile(s.path); err == nil && strings.TrimSpace(string(now)) == s.value {
 			continue

@@ -125,7 +125,7 @@ func (s *starting) start(ctx context.Context, g *group, images *imageFolder) err
 	go func() { imported <- images.importAll(ctx) }()
 
 	api := newAPI(s.Config, s.pki)
-	if err := g.await(ctx, "the API server", func(ctx context.Context) error { return api.do(ctx, "GET", "/readyz", "", nil, nil) }); err != nil {
+	if err := g.await(ctx, "the API server", func(ctx context.Context) error { return api.get(ctx, "/readyz", nil) }); err != nil {
 		return err
 	}
 	s.say("the API server is ready")
