@@ -34,7 +34,7 @@ func TestClusterResourcesRefuse(t *testing.T) {
 		"registry":             {"clusterlink_peer", `registry = "ghcr.io/clusterlink-net/"`, `must not end with a slash`},
 		"archives":             {"clusterlink_peer", `airgap_images = ["images.tar"]`, `must be an absolute path on this machine`},
 		"gateways":             {"clusterlink_connection", `gateways = []`, `list must contain at least 1 elements`},
-		"gateway port":         {"clusterlink_connection", `gateways = [{ host = "198.19.0.12", port = 70000 }]`, `The port of the gateway is 70000; it must be between 1 and 65535`},
+		"gateway port":         {"clusterlink_connection", `gateways = [{ host = "198.19.0.12", port = 70000 }]`, `gateways\[0\]\.port value must be between 1 and 65535, got: 70000`},
 		"no gateway":           {"clusterlink_connection", `gateways = [null]`, `it needs host and port`},
 		"export name":          {"clusterlink_export", `name = "hello_world"`, label},
 		"export port":          {"clusterlink_export", `port = 0`, `must be between 1 and 65535`},
