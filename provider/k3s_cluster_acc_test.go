@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -37,15 +37,9 @@ func k3sArtefacts(t *testing.T) (binary string, images []string) {
 	return binary, strings.Split(archives, ",")
 }
 
-func TestAccK3sCluster(t *testing.T) {
-	preCheck(t)
-	binary, images := k3sArtefacts(t)
-	archives, err := json.Marshal(images)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	machine := providerConfig(dir) + `
+// k3sMachine is a local host with an address on a network.
+func k3sMachine(dir string) string {
+	return providerConfig(dir) + `
 resource "testbed_network" "wan" {
   name = "wan"
   cidr = "198.18.31.0/24"
@@ -56,11 +50,22 @@ resource "testbed_local_host" "edge" {
   networks = [{ network = testbed_network.wan.name, address = "198.18.31.11" }]
 }
 `
+}
+
+func TestAccK3sCluster(t *testing.T) {
+	preCheck(t)
+	binary, images := k3sArtefacts(t)
+	archives, err := json.Marshal(images)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	machine := k3sMachine(dir)
 	config := func(lines ...string) string {
 		return machine + fmt.Sprintf(`
 resource "testbed_k3s_cluster" "test" {
   name          = "edge"
-  servers       = [{ host = testbed_local_host.edge.url, node_ip = "198.18.31.11" }]
+  servers       = [{ host = testbed_local_host.edge.url, node_ip = "198.18.31.11", interface = "eth0" }]
   cluster_cidr  = "10.144.0.0/16"
   service_cidr  = "10.145.0.0/16"
   binary        = { source = %q }
@@ -83,12 +88,7 @@ resource "testbed_k3s_cluster" "test" {
 
 	resource.Test(t, resource.TestCase{
 		ProtoV6ProviderFactories: factories(),
-		CheckDestroy: func(*terraform.State) error {
-			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("%s is left: %w", dir, err)
-			}
-			return nil
-		},
+		CheckDestroy:             func(*terraform.State) error { return gone(dir) },
 		Steps: []resource.TestStep{
 			{
 				Config:           first,
@@ -143,6 +143,51 @@ resource "testbed_k3s_cluster" "test" {
 				// The host stays, and nothing of the cluster with it.
 				Config: machine,
 				Check:  func(*terraform.State) error { return nothingLeft(t.Context(), edge()) },
+			},
+		},
+	})
+}
+
+// A program that says that it is k3s and then fails is told apart from one that
+// needs time, and what either left is removed with it.
+func TestAccK3sClusterNeverReady(t *testing.T) {
+	preCheck(t)
+	binary, _ := k3sArtefacts(t)
+	dir := t.TempDir()
+	script := k3sFile(t, filepath.Join(t.TempDir(), "k3s"), `#!/bin/sh
+if [ "$1" = --version ]; then
+	echo "k3s version fake"
+	exit
+fi
+echo "fatal: nothing works here" >&2
+exit 7
+`)
+	config := func(binary, timeout string) string {
+		return k3sMachine(dir) + fmt.Sprintf(`
+resource "testbed_k3s_cluster" "test" {
+  name     = "edge"
+  servers  = [{ host = testbed_local_host.edge.url, node_ip = "198.18.31.11" }]
+  binary   = { source = %q }
+  timeouts = { create = %q }
+}
+`, binary, timeout)
+	}
+	resource.Test(t, resource.TestCase{
+		ProtoV6ProviderFactories: factories(),
+		CheckDestroy:             func(*terraform.State) error { return gone(dir) },
+		Steps: []resource.TestStep{
+			{Config: config(script, "5m"), ExpectError: wrapped(`it ended 10 times, last with exit code 7; the last lines of its log are:.*fatal: nothing works here`)},
+			// Without images no pod can run, however long it takes.
+			{Config: config(binary, "15s"), ExpectError: wrapped(`wait for .* on local://edge: context deadline exceeded after .*; the last lines of its log are:`)},
+			{
+				Config: k3sMachine(dir),
+				Check: func(*terraform.State) error {
+					h, err := local.NewOpener(dir).Open(t.Context(), local.URL("edge"))
+					if err == nil {
+						err = nothingLeft(t.Context(), h)
+					}
+					return err
+				},
 			},
 		},
 	})

@@ -243,7 +243,7 @@ func (r *k3sClusterResource) ValidateConfig(ctx context.Context, req resource.Va
 		resp.Diagnostics.AddAttributeError(path.Root("agents"), "Agents Not Supported",
 			"Clusters of several nodes are not supported yet. Remove agents, or make each host a cluster of its own.")
 	}
-	if !model.Version.IsNull() && !model.Binary.IsNull() {
+	if !model.Version.IsNull() && !model.Binary.IsNull() && !model.Binary.IsUnknown() {
 		resp.Diagnostics.AddAttributeError(path.Root("version"), "Conflicting k3s Program",
 			"The version follows from the program that binary names. Set version to download a release, or binary, but not both.")
 	}
@@ -278,12 +278,13 @@ func (m *k3sClusterModel) validateNetworks(ctx context.Context, diags *diag.Diag
 	if podsKnown && servicesKnown && pods.Overlaps(services) {
 		diags.AddAttributeError(path.Root("service_cidr"), summary, fmt.Sprintf("service_cidr %s overlaps cluster_cidr %s. Choose networks that are apart.", services, pods))
 	}
-	if m.Servers.IsUnknown() {
-		return
-	}
-	var servers []k3sNodeModel
-	diags.Append(m.Servers.ElementsAs(ctx, &servers, false)...)
-	for i, server := range servers {
+	for i, element := range m.Servers.Elements() {
+		object, ok := element.(types.Object)
+		if !ok || object.IsUnknown() {
+			continue
+		}
+		var server k3sNodeModel
+		diags.Append(object.As(ctx, &server, basetypes.ObjectAsOptions{})...)
 		address, err := netip.ParseAddr(server.NodeIP.ValueString())
 		if err != nil {
 			continue // not known yet, or reported by the type

@@ -206,3 +206,28 @@ func TestK3sClusterNeverReady(t *testing.T) {
 		t.Errorf("the tainted cluster was not removed: %v", machine.Services())
 	}
 }
+
+// What comes from other resources is unknown at plan, also as a whole.
+func TestK3sClusterUnknown(t *testing.T) {
+	machine := k3stest.New(t)
+	binary := k3sFile(t, filepath.Join(t.TempDir(), "k3s"), "k3s version v1.37.2+k3s1\n")
+	lines := []string{"servers = terraform_data.given.output.servers", "binary = terraform_data.given.output.binary",
+		"airgap_images = terraform_data.given.output.images", "config = terraform_data.given.output.config"}
+	given := fmt.Sprintf(`
+resource "terraform_data" "given" {
+  input = {
+    servers = [{ host = "local://edge", node_ip = "198.19.0.11", interface = null }]
+    binary  = { source = %q, sha256 = null }
+    images  = []
+    config  = jsonencode({})
+  }
+}
+`, binary)
+	resource.UnitTest(t, resource.TestCase{
+		ProtoV6ProviderFactories: k3sFactories(machine),
+		Steps: []resource.TestStep{
+			{Config: k3sConfig(t, lines...) + given, ConfigPlanChecks: expectAction(plancheck.ResourceActionCreate)},
+			{Config: k3sConfig(t, "servers = [terraform_data.given.output.servers[0]]", lines[1], lines[2], lines[3]) + given, PlanOnly: true},
+		},
+	})
+}

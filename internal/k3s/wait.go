@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,7 +56,7 @@ func await(ctx context.Context, h host.Host, spec Spec, progress func(string)) e
 		{"the API server to be ready", w.ready},
 		{"node " + spec.Name + " to be Ready", w.node},
 	}
-	if !disables(spec, "coredns") {
+	if !slices.Contains(spec.Disable, "coredns") {
 		steps = append(steps, step{"coredns to be available", w.coredns})
 	}
 	for _, step := range steps {
@@ -64,15 +65,6 @@ func await(ctx context.Context, h host.Host, spec Spec, progress func(string)) e
 		}
 	}
 	return nil
-}
-
-func disables(spec Spec, component string) bool {
-	for _, disabled := range spec.Disable {
-		if disabled == component {
-			return true
-		}
-	}
-	return false
 }
 
 func (w *waiter) follow(ctx context.Context, step step) error {

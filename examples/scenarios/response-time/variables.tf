@@ -29,9 +29,9 @@ variable "k3s_binary" {
 }
 
 variable "k3s_images" {
-  description = "Air-gap image tarballs of k3s; needed without internet only."
+  description = "Air-gap image archives of k3s; null takes those of the release."
   type        = list(string)
-  default     = []
+  default     = null
 }
 
 variable "clusterlink_images" {
