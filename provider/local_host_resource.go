@@ -20,6 +20,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/datadir"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local"
 )
 
@@ -235,8 +236,8 @@ func (r *localHostResource) Create(ctx context.Context, req resource.CreateReque
 	status, err := r.data.local.Create(ctx, spec)
 	if errors.Is(err, fs.ErrExist) {
 		resp.Diagnostics.AddAttributeError(path.Root("name"), "Unable to Create Host", fmt.Sprintf(
-			"There is a host %q in %s already, which is not in this state.\n\nName this one otherwise, or take over the other with \"terraform import\" and the id %q; \"testbed-agent cleanup %s\" removes everything that no configuration wants any more.",
-			spec.Name, r.data.dataDir, spec.Name, r.data.dataDir))
+			"There is a host %q in %s already, which is not in this state.\n\nName this one otherwise, or take over the other with \"terraform import\" and the id %q. When nothing in that folder is wanted any more, \"%s/*/testbed-agent cleanup %s\" removes it all.",
+			spec.Name, r.data.dataDir, spec.Name, datadir.Dir(r.data.dataDir).Agents(), r.data.dataDir))
 		return
 	}
 	if err != nil {
@@ -253,6 +254,8 @@ func (r *localHostResource) Read(ctx context.Context, req resource.ReadRequest, 
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, localHostTimeout)
+	defer cancel()
 	name := model.ID.ValueString()
 	status, err := r.data.local.Observe(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {

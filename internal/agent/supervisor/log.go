@@ -102,10 +102,9 @@ func (l *logFile) tail(lines int) ([]byte, error) {
 		}
 		all = append(all, content...)
 	}
-	end := len(bytes.TrimRight(all, "\n"))
-	start := end
-	for ; lines > 0 && start >= 0; lines-- {
-		start = bytes.LastIndexByte(all[:start], '\n')
+	start := len(bytes.TrimSuffix(all, []byte("\n"))) + 1
+	for ; lines > 0 && start > 0; lines-- {
+		start = bytes.LastIndexByte(all[:start-1], '\n') + 1
 	}
-	return all[start+1:], nil
+	return all[min(start, len(all)):], nil
 }

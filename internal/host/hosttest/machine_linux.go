@@ -104,6 +104,9 @@ func (m Machine) processes() []string {
 		arguments, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
 		program, _ := os.Readlink(filepath.Join(dir, "exe"))
 		groups, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
+		if len(arguments) == 0 {
+			continue // it has ended, and its parent, perhaps this test, has not asked how
+		}
 		text := strings.ReplaceAll(string(arguments), "\x00", " ")
 		if strings.Contains(text, string(m.dir)+"/") && strings.Contains(program, "testbed-agent") ||
 			strings.HasPrefix(program, m.dir.Agents()+"/") ||

@@ -162,19 +162,23 @@ func TestCleanup(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "hosts", "cloud")); err != nil {
 		t.Fatal(err)
 	}
-	var report bytes.Buffer
-	if err := cleanup.Remove(t.Context(), datadir.Dir(dir), &report); err != nil {
+	programs, err := filepath.Glob(filepath.Join(dir, "agent", "*", "testbed-agent"))
+	if err != nil || len(programs) != 1 {
+		t.Fatalf("installed agents: %v, %v", programs, err)
+	}
+	report, err := exec.Command(programs[0], "cleanup", dir).CombinedOutput()
+	if err != nil {
 		t.Error(err)
 	}
 	for _, want := range []string{"removed host edge\n", "removed cgroup testbed/"} {
-		if !strings.Contains(report.String(), want) {
-			t.Errorf("%q is not in the report:\n%s", want, report.String())
+		if !strings.Contains(string(report), want) {
+			t.Errorf("%q is not in the report:\n%s", want, report)
 		}
 	}
 	before.CompareAfter(t)
-	report.Reset()
-	if err := cleanup.Remove(t.Context(), datadir.Dir(dir), &report); err != nil || !strings.HasPrefix(report.String(), "there is nothing") {
-		t.Errorf("clean up again: %v, %s", err, report.String())
+	var again bytes.Buffer
+	if err := cleanup.Remove(t.Context(), datadir.Dir(dir), &again); err != nil || !strings.HasPrefix(again.String(), "there is nothing") {
+		t.Errorf("clean up again: %v, %s", err, again.String())
 	}
 }
 

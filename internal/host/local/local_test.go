@@ -85,6 +85,28 @@ func TestIsMachineOfItsOwn(t *testing.T) {
 	}
 }
 
+// TestHidesTestbed puts the testbed where the host would see it, under a name
+// that would upset mount options.
+func TestHidesTestbed(t *testing.T) {
+	needRoot(t)
+	dir, err := os.MkdirTemp("/var/tmp", "test,bed:a b*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	h := newHost(t, local.NewOpener(dir), "edge")
+	if content := shell(t, h, "cd /var/tmp && ls -A test,bed*"); content != "" {
+		t.Errorf("the host sees of the testbed: %s", content)
+	}
+	agent, err := h.Agent(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Run(t.Context(), command("test", "-x", agent)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRun(t *testing.T) {
 	needRoot(t)
 	h := newHost(t, local.NewOpener(t.TempDir()), "edge")
@@ -257,7 +279,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
 		}
