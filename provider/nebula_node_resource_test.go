@@ -28,7 +28,7 @@ func TestNebulaNodeRefuses(t *testing.T) {
 		"itself":            {"node", `network = "198.19.0.1/24"` + "\n" + lighthouse, `198.19.0.1 is the node itself; name another node that is a lighthouse`},
 		"other overlay":     {"node", `network = "198.19.1.11/24"` + "\n" + lighthouse, `198.19.0.1 is outside the node's overlay 198.19.1.0/24`},
 		"endpoint":          {"node", `network = "198.19.0.11/24"` + "\n" + `lighthouses = [{ overlay = "198.19.0.1", underlay = "198.18.0.2" }]`, `"198.18.0.2" is no address and port of the underlay`},
-		"half a lighthouse": {"node", `network = "198.19.0.11/24"` + "\n" + `lighthouses = [{ overlay = "198.19.0.1" }]`, `A lighthouse needs both overlay and underlay`},
+		"half a lighthouse": {"node", `network = "198.19.0.11/24"` + "\n" + `lighthouses = [{ overlay = "198.19.0.1" }]`, `lighthouses\[0\] has no underlay; set it`},
 		"device":            {"node", `network = "198.19.0.11/24"` + "\n" + `device = "overlay-of-the-lab"` + "\n" + lighthouse, `"overlay-of-the-lab" has 18 characters; Linux wants 1 to 15`},
 		"mtu":               {"node", `network = "198.19.0.11/24"` + "\n" + `mtu = 90` + "\n" + lighthouse, `90 is out of range; use 576 to 9000`},
 		"rule":              {"node", `network = "198.19.0.11/24"` + "\n" + `firewall = { inbound = [{ port = "22" }] }` + "\n" + lighthouse, `inbound rule 1: the rule says nothing about the other side`},
