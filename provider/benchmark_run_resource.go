@@ -285,7 +285,7 @@ func benchmarkRunResultAttributes() map[string]schema.Attribute {
 		"finished":       text("End of the run, RFC 3339."),
 		"samples_file":   text("Path of the file with every request, as CSV."),
 		"samples_sha256": text("SHA-256 of the samples file in hexadecimal."),
-		"environment":    text("What the run took place on, as JSON: kernel, CPU, versions and images, the plan, and the links as they were read back and measured around each visit. It is also in `environment.json` beside the samples file."),
+		"environment":    text("What the run took place on, as JSON: kernel, CPU, versions and images, the plan, and the links as they were read back and measured around each visit; durations of the plan are nanoseconds. It is also in `environment.json` beside the samples file."),
 		"invalid_blocks": schema.Int64Attribute{
 			Computed:            true,
 			PlanModifiers:       []planmodifier.Int64{int64planmodifier.UseStateForUnknown()},
@@ -382,6 +382,9 @@ func (r *benchmarkRunResource) Create(ctx context.Context, req resource.CreateRe
 	}
 	bed := site.Site{Data: datadir.Dir(r.data.dataDir), Hosts: r.data.hosts, Clusters: r.data.clusters}
 	report, err := bed.Run(ctx, plan, options)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = errors.Join(context.Cause(ctx), err)
+	}
 	switch {
 	case errors.Is(err, site.ErrCluster) && errors.Is(err, fs.ErrNotExist):
 		resp.Diagnostics.AddAttributeError(path.Root("client").AtName("cluster"), "Unknown Cluster",
