@@ -159,8 +159,9 @@ func TestRateAndQueue(t *testing.T) {
 	received := l.iperf("a", "b", "198.18.7.2", "--udp", "--bitrate", "30M", "--length", "1472", "--time", "3")
 	times := <-loaded
 	t.Logf("%.2f Mbit/s of payload, round trips %v", received/1e6, times)
-	// 1472 of 1500 bytes are payload.
-	if want := 20e6 * 1472 / 1500; math.Abs(received-want) > 0.05*want {
+	// 1472 of 1500 bytes are payload. A busy machine may leave the line idle at
+	// times, but nothing makes it faster.
+	if want := 20e6 * 1472 / 1500; received > 1.02*want || received < 0.8*want {
 		t.Errorf("%.2f Mbit/s passed, want %.2f", received/1e6, want/1e6)
 	}
 	// 50 packets of 1500 bytes take 30 ms.
@@ -200,7 +201,7 @@ func TestChangeUnderLoad(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	l.link("a", "b", `{}`)
-	if times := <-slow; len(times) != 1 || times[0] < 300*time.Millisecond || times[0] > 310*time.Millisecond {
+	if times := <-slow; len(times) != 1 || times[0] < 300*time.Millisecond || times[0] > 320*time.Millisecond {
 		t.Errorf("a packet on its way arrived after %v, want 300 ms", times)
 	}
 }
