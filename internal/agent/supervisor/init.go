@@ -34,7 +34,7 @@ var environment = []string{
 // PID, network, UTS and IPC namespaces by process.Daemon, with a control.Setup
 // in JSON as its argument; it makes the host and becomes its supervisor.
 func Init(ctx context.Context, args []string) error {
-	if len(args) != 1 || os.Getpid() != 1 {
+	if len(args) == 0 || os.Getpid() != 1 {
 		return errors.New("init is started by the provider, as the first process of a host")
 	}
 	if args[0] == superviseArg {
@@ -48,7 +48,8 @@ func Init(ctx context.Context, args []string) error {
 	return err
 }
 
-// superviseArg is the argument of an init that has made its host.
+// superviseArg is the argument of an init that has made its host; those after it
+// tell people who look at the machine's processes whose init it is.
 const superviseArg = "supervise"
 
 // become makes the host and replaces this program by the supervisor. It returns
@@ -73,7 +74,8 @@ func become(text string) error {
 		return err
 	}
 	agent = filepath.Join(control.Agents, agent)
-	return fmt.Errorf("execute %s: %w", agent, syscall.Exec(agent, []string{"testbed-agent", "init", superviseArg}, environment))
+	argv := []string{"testbed-agent", "init", superviseArg, setup.Name, string(setup.DataDir)}
+	return fmt.Errorf("execute %s: %w", agent, syscall.Exec(agent, argv, environment))
 }
 
 // supervise serves the control socket until the host ends.

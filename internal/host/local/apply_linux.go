@@ -160,7 +160,8 @@ func (o *Opener) observe(ctx context.Context, found record) (Status, error) {
 func (o *Opener) Remove(ctx context.Context, name string) error {
 	unlock, err := o.dir.Lock(ctx, o.dir.Host(name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		// Its folder may have been removed by hand, and the host be alive.
+		return end(ctx, o.dir, name)
 	}
 	if err != nil {
 		return fmt.Errorf("remove host %s: %w", name, err)

@@ -182,6 +182,24 @@ func TestCleanup(t *testing.T) {
 	}
 }
 
+func TestRemoveWithoutFolder(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	before := hosttest.Snapshot(t, dir)
+	opener := local.NewOpener(dir)
+	newHost(t, opener, "edge")
+	if err := os.RemoveAll(filepath.Join(dir, "hosts", "edge")); err != nil {
+		t.Fatal(err)
+	}
+	if err := opener.Remove(t.Context(), "edge"); err != nil {
+		t.Error(err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Error(err)
+	}
+	before.CompareAfter(t)
+}
+
 // BenchmarkLife makes and removes a host.
 func BenchmarkLife(b *testing.B) {
 	if err := local.Check(); err != nil {

@@ -93,7 +93,7 @@ func TestHidesTestbed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
+	t.Cleanup(func() { os.RemoveAll(dir) }) // after the host
 	h := newHost(t, local.NewOpener(dir), "edge")
 	if content := shell(t, h, "cd /var/tmp && ls -A test,bed*"); content != "" {
 		t.Errorf("the host sees of the testbed: %s", content)
