@@ -280,7 +280,7 @@ func durationOf(value timetypes.GoDuration, diags *diag.Diagnostics) time.Durati
 }
 
 // set takes over what a run found.
-func (m *benchmarkRunModel) set(ctx context.Context, report bench.Report) diag.Diagnostics {
+func (m *benchmarkRunModel) set(report bench.Report) diag.Diagnostics {
 	var diags diag.Diagnostics
 	m.Started = types.StringValue(report.Started.Format(time.RFC3339))
 	m.Finished = types.StringValue(report.Finished.Format(time.RFC3339))

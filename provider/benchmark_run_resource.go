@@ -395,7 +395,7 @@ func (r *benchmarkRunResource) Create(ctx context.Context, req resource.CreateRe
 		return
 	}
 	model.ID = types.StringValue(id)
-	resp.Diagnostics.Append(model.set(ctx, report)...)
+	resp.Diagnostics.Append(model.set(report)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
 }
 
