@@ -301,6 +301,7 @@ func TestObserve(t *testing.T) {
 	if got.ConfigYAML != text || got.BinarySHA256 != spec.Binary.SHA256 {
 		t.Errorf("status %+v lacks what the host knows", got)
 	}
+	m = k3stest.New(t)
 	m.Unreachable = true
 	if _, err = k3s.Observe(t.Context(), m); !errors.Is(err, host.ErrUnreachable) {
 		t.Errorf("error %v, want that the host is unreachable", err)

@@ -135,6 +135,7 @@ type Client struct {
 	base   *url.URL // of the API server
 
 	transport *http.Transport
+	end       func()       // of what is being dialled
 	http      *http.Client // with credentials
 	rest      rest.Interface
 	dynamic   dynamic.Interface
@@ -166,11 +167,14 @@ func newClient(clusterURL string, config *rest.Config, server host.Host) (*Clien
 	if err != nil {
 		return nil, fmt.Errorf("open cluster %s: %w", clusterURL, err)
 	}
+	life, end := context.WithCancel(context.Background())
+	transport.DialContext = persistent(life, dialer(server))
 	return &Client{
 		url:       clusterURL,
 		server:    server,
 		base:      base,
 		transport: transport,
+		end:       end,
 		http:      &http.Client{Transport: wrapped},
 		rest:      limited,
 		dynamic:   dynamic.New(limited),
@@ -185,8 +189,11 @@ func (c *Client) URL() string { return c.url }
 // that was opened by its kubeconfig.
 func (c *Client) Host() host.Host { return c.server }
 
-// Close ends the client's idle connections.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+// Close ends the client's idle connections, and those that are being opened.
+func (c *Client) Close() {
+	c.end()
+	c.transport.CloseIdleConnections()
+}
 
 // Raw returns what the API server answers to a GET of a path, for example
 // "/readyz".

@@ -18,9 +18,9 @@ import (
 // those who wait for it.
 const patience = 20 * time.Second
 
-// newTransport connects to the API server from within the host, or from this
-// machine when there is none. client-go's own transports are shared for the
-// life of the process; this one ends with its client.
+// newTransport returns a transport that has yet to be told how to dial.
+// client-go's own transports are shared for the life of the process; this one
+// ends with its client.
 func newTransport(config *rest.Config, server host.Host) (*http.Transport, error) {
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
@@ -33,24 +33,36 @@ func newTransport(config *rest.Config, server host.Host) (*http.Transport, error
 		ForceAttemptHTTP2:   true,
 		HTTP2:               &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
 	}
-	if server != nil {
-		transport.DialContext = persistent(server.Dial)
-		return transport, nil
-	}
-	transport.DialContext = persistent((&net.Dialer{Timeout: 10 * time.Second}).DialContext)
-	transport.Proxy = http.ProxyFromEnvironment
-	if config.Proxy != nil {
+	switch {
+	case server != nil: // reached from within the host
+	case config.Proxy != nil:
 		transport.Proxy = config.Proxy
+	default:
+		transport.Proxy = http.ProxyFromEnvironment
 	}
 	return transport, nil
 }
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// persistent dials again what is refused. Nothing was sent by then, so this
-// is safe for every request. A host that cannot be asked is not asked again.
-func persistent(dial dialFunc) dialFunc {
+// dialer connects to the API server from within the host, or from this machine
+// when there is none.
+func dialer(server host.Host) dialFunc {
+	if server != nil {
+		return server.Dial
+	}
+	return (&net.Dialer{Timeout: 10 * time.Second}).DialContext
+}
+
+// persistent dials again what is refused. Nothing was sent by then, so this is
+// safe for every request. A host that cannot be asked is not asked again. The
+// transport goes on dialling when the request that wanted it has ended, but not
+// beyond the client's life.
+func persistent(life context.Context, dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(life, cancel)()
 		limit := time.NewTimer(patience)
 		defer limit.Stop()
 		for {
