@@ -173,7 +173,7 @@ func (r *k3sClusterResource) Schema(ctx context.Context, _ resource.SchemaReques
 			"config": schema.StringAttribute{
 				Optional:            true,
 				CustomType:          jsontypes.NormalizedType{},
-				MarkdownDescription: "Further keys of k3s's `config.yaml`, as a JSON object, for example `jsonencode({ \"kubelet-arg\" = [\"max-pods=50\"] })`. Do not put secrets here.",
+				MarkdownDescription: "Further keys of k3s's `config.yaml`, as a JSON object, for example `jsonencode({ \"kubelet-arg\" = [\"max-pods=50\"] })`. A release on a machine with version 1 of control groups needs the kubelet argument `fail-cgroupv1=false`. Do not put secrets here.",
 			},
 			"timeouts": timeouts.Attributes(ctx, timeouts.Opts{
 				Create: true, CreateDescription: "How long the cluster may take to become ready; 15 minutes by default.",

@@ -169,9 +169,9 @@ func (c *Cache) digest(path string) (string, error) {
 	if !info.Mode().IsRegular() {
 		return "", fmt.Errorf("%s is not a file", path)
 	}
-	print := fingerprint{path, info.Size(), info.ModTime()}
+	version := fingerprint{path, info.Size(), info.ModTime()}
 	c.mu.Lock()
-	known, ok := c.hashed[print]
+	known, ok := c.hashed[version]
 	c.mu.Unlock()
 	if ok {
 		return known, nil
@@ -182,7 +182,7 @@ func (c *Cache) digest(path string) (string, error) {
 	}
 	known = hex.EncodeToString(hash.Sum(nil))
 	c.mu.Lock()
-	c.hashed[print] = known
+	c.hashed[version] = known
 	c.mu.Unlock()
 	return known, nil
 }

@@ -50,13 +50,13 @@ func newRelease(t *testing.T) *release {
 		switch {
 		case name == "truncated":
 			w.Header().Set("Content-Length", "100")
-			w.Write([]byte("half"))
+			_, _ = w.Write([]byte("half"))
 		case name == "broken":
 			http.Error(w, "no", http.StatusInternalServerError)
 		case !ok:
 			http.NotFound(w, req)
 		default:
-			w.Write([]byte(content))
+			_, _ = w.Write([]byte(content))
 		}
 	}))
 	t.Cleanup(r.Close)
@@ -168,12 +168,15 @@ func TestFetchRefuses(t *testing.T) {
 				t.Errorf("%s: error %q lacks %q", name, err, text)
 			}
 		}
-		filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && !entry.IsDir() {
 				t.Errorf("%s: %s is left in the cache", name, path)
 			}
 			return err
 		})
+		if err != nil {
+			t.Error(err)
+		}
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())

@@ -250,7 +250,9 @@ func TestApplyTellsWhyItIsNotReady(t *testing.T) {
 
 	m = k3stest.New(t)
 	m.Down.Store(true)
-	fails(m, time.Second, "the API server to answer", "connection refused")
+	if err := fails(m, time.Second, "the API server to answer", "connection refused"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want the deadline", err)
+	}
 
 	// A server that ends again and again is given up before the time is over.
 	m = k3stest.New(t)

@@ -8,7 +8,6 @@ import (
 	"io"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	yamlreader "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 )
@@ -75,11 +74,17 @@ func flatten(object *unstructured.Unstructured) ([]*unstructured.Unstructured, e
 	if !object.IsList() {
 		return []*unstructured.Unstructured{object}, nil
 	}
+	list, err := object.ToList()
+	if err != nil {
+		return nil, err
+	}
 	var items []*unstructured.Unstructured
-	err := object.EachListItem(func(item runtime.Object) error {
-		inner, err := flatten(item.(*unstructured.Unstructured))
+	for i := range list.Items {
+		inner, err := flatten(&list.Items[i])
+		if err != nil {
+			return nil, err
+		}
 		items = append(items, inner...)
-		return err
-	})
-	return items, err
+	}
+	return items, nil
 }

@@ -66,7 +66,7 @@ func (s *apiServer) kubeconfig() []byte {
 func (s *apiServer) fail(w http.ResponseWriter, code int, reason, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	json.NewEncoder(w).Encode(map[string]any{
+	_ = json.NewEncoder(w).Encode(map[string]any{
 		"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message,
 	})
 }
@@ -107,9 +107,9 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if metadata["finalizers"] == nil {
 			delete(s.objects, path)
 		}
-		json.NewEncoder(w).Encode(object)
+		_ = json.NewEncoder(w).Encode(object)
 	default:
-		json.NewEncoder(w).Encode(object)
+		_ = json.NewEncoder(w).Encode(object)
 	}
 }
 
@@ -133,7 +133,7 @@ func (s *apiServer) patch(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	s.objects[path] = object
-	json.NewEncoder(w).Encode(object)
+	_ = json.NewEncoder(w).Encode(object)
 }
 
 func (s *apiServer) list(w http.ResponseWriter, r *http.Request) {
@@ -148,7 +148,7 @@ func (s *apiServer) list(w http.ResponseWriter, r *http.Request) {
 			items = append(items, object)
 		}
 	}
-	json.NewEncoder(w).Encode(map[string]any{"kind": "List", "apiVersion": "v1", "items": items})
+	_ = json.NewEncoder(w).Encode(map[string]any{"kind": "List", "apiVersion": "v1", "items": items})
 }
 
 // set changes the server under its lock.

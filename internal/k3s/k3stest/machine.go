@@ -143,5 +143,5 @@ func (m *Machine) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	io.WriteString(w, answer)
+	_, _ = io.WriteString(w, answer)
 }
