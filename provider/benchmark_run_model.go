@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
@@ -49,6 +50,7 @@ type benchmarkRunModel struct {
 	Finished      types.String `tfsdk:"finished"`
 	Results       types.List   `tfsdk:"results"`
 	Comparisons   types.List   `tfsdk:"comparisons"`
+	ResultsFolder types.String `tfsdk:"results_folder"`
 	SamplesFile   types.String `tfsdk:"samples_file"`
 	SamplesSHA256 types.String `tfsdk:"samples_sha256"`
 	Environment   types.String `tfsdk:"environment"`
@@ -284,6 +286,7 @@ func (m *benchmarkRunModel) set(report bench.Report) diag.Diagnostics {
 	var diags diag.Diagnostics
 	m.Started = types.StringValue(report.Started.Format(time.RFC3339))
 	m.Finished = types.StringValue(report.Finished.Format(time.RFC3339))
+	m.ResultsFolder = types.StringValue(filepath.Dir(report.SamplesFile))
 	m.SamplesFile = types.StringValue(report.SamplesFile)
 	m.SamplesSHA256 = types.StringValue(report.SamplesSHA256)
 	m.Environment = types.StringValue(report.Environment)

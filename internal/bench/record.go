@@ -10,31 +10,31 @@ import (
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/netem"
 )
 
-// record is the environment file of a run: what was planned, where it took
+// Record is the environment file of a run: what was planned, where it took
 // place and what the links were around each visit.
-type record struct {
+type Record struct {
 	Started     time.Time     `json:"started"`
 	Finished    time.Time     `json:"finished"`
 	Completed   bool          `json:"completed"` // false when the run failed or was cancelled
 	Plan        Plan          `json:"plan"`
 	Environment any           `json:"environment"`
-	Visits      []visitRecord `json:"visits"`
+	Visits      []VisitRecord `json:"visits"`
 }
 
-// visitRecord is one attempt at a visit.
-type visitRecord struct {
+// VisitRecord is one attempt at a visit.
+type VisitRecord struct {
 	Block       int         `json:"block"`
 	Scenario    string      `json:"scenario"`
 	Attempt     int         `json:"attempt"`
 	Started     time.Time   `json:"started"`
 	Valid       bool        `json:"valid"`
 	Collections int         `json:"collections"` // garbage collections of the client during requests
-	Before      []linkCheck `json:"before"`
-	After       []linkCheck `json:"after"`
+	Before      []LinkCheck `json:"before"`
+	After       []LinkCheck `json:"after"`
 }
 
-// linkCheck is one link as it was read back and measured.
-type linkCheck struct {
+// LinkCheck is one link as it was read back and measured.
+type LinkCheck struct {
 	Link     string        `json:"link"`
 	Profile  netem.Profile `json:"profile"`
 	Measured any           `json:"measured"`
@@ -42,7 +42,7 @@ type linkCheck struct {
 }
 
 // lastProblem returns why the last visit of a scenario was invalid.
-func (r *record) lastProblem(scenario string) string {
+func (r *Record) lastProblem(scenario string) string {
 	problem := ""
 	for _, visit := range r.Visits {
 		for _, check := range append(visit.Before, visit.After...) {
@@ -55,7 +55,7 @@ func (r *record) lastProblem(scenario string) string {
 }
 
 // write replaces the environment file and returns its content.
-func (r *record) write(dir string) (string, error) {
+func (r *Record) write(dir string) (string, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return "", fmt.Errorf("encode the environment of the run: %w", err)

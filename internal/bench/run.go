@@ -74,7 +74,7 @@ func (r Runner) Run(ctx context.Context, plan Plan) (Report, error) {
 		return Report{}, err
 	}
 	run := &run{Runner: r, plan: plan}
-	run.record = record{Started: r.Now().UTC(), Plan: plan, Environment: r.Environment}
+	run.record = Record{Started: r.Now().UTC(), Plan: plan, Environment: r.Environment}
 	if err := run.observeLinks(ctx); err != nil {
 		return Report{}, err
 	}
@@ -90,7 +90,7 @@ type run struct {
 	plan    Plan
 	before  Scenario // the profiles of the links before the run
 	samples *sampleWriter
-	record  record
+	record  Record
 	taken   []Sample
 	invalid int // visits whose links were off
 }
@@ -235,7 +235,7 @@ func (r *run) progress(done, all int, scenario string) Progress {
 // visit measures the cells of one visit and tells whether the links were as
 // they should be before and after.
 func (r *run) visit(ctx context.Context, visit Visit, attempt int) (valid bool, err error) {
-	entry := visitRecord{Block: visit.Block, Scenario: visit.Scenario, Attempt: attempt, Started: r.Now().UTC()}
+	entry := VisitRecord{Block: visit.Block, Scenario: visit.Scenario, Attempt: attempt, Started: r.Now().UTC()}
 	defer func() {
 		entry.Valid = valid
 		r.record.Visits = append(r.record.Visits, entry)
@@ -304,14 +304,14 @@ func (r *run) profile(scenario, link string) netem.Profile {
 }
 
 // checkLinks reads every link back and verifies it.
-func (r *run) checkLinks(ctx context.Context) (checks []linkCheck, good bool, err error) {
+func (r *run) checkLinks(ctx context.Context) (checks []LinkCheck, good bool, err error) {
 	good = true
 	for _, id := range sortedKeys(r.before) {
 		profile, err := r.Links.Observe(ctx, id)
 		if err != nil {
 			return checks, false, fmt.Errorf("read link %q back: %w", id, err)
 		}
-		check := linkCheck{Link: id, Profile: profile}
+		check := LinkCheck{Link: id, Profile: profile}
 		measured, err := r.Links.Verify(ctx, id)
 		if ctx.Err() != nil {
 			return checks, false, context.Cause(ctx)

@@ -1,0 +1,110 @@
+package bench
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
+
+// RunComparison is what a cell's median in one run is against that of the same
+// cell in another, with 95 % intervals from a bootstrap of blocks. The times of
+// both runs were taken apart from each other, so whatever changed between them
+// is part of the difference.
+type RunComparison struct {
+	Cell
+	Run            string   `json:"run"`
+	Base           string   `json:"base"` // run that is compared with
+	Difference     *float64 `json:"difference_ms"`
+	DifferenceLow  *float64 `json:"difference_low_ms"`
+	DifferenceHigh *float64 `json:"difference_high_ms"`
+	Ratio          *float64 `json:"ratio"`
+	RatioLow       *float64 `json:"ratio_low"`
+	RatioHigh      *float64 `json:"ratio_high"`
+}
+
+// CompareRuns compares every cell that both runs have. A cell that was another
+// one in the base, though it has the same names, is left out, and the reasons
+// are returned, one sentence each.
+func CompareRuns(base, run Folder) (comparisons []RunComparison, reasons []string) {
+	random := rand.New(rand.NewPCG(base.Plan.Seed, 2))
+	times, baseTimes := run.Times(), base.Times()
+	baseCells := base.Plan.cells()
+	for _, cell := range run.Plan.cells() {
+		if !slices.Contains(baseCells, cell) {
+			continue
+		}
+		if reason := differs(base.Plan, run.Plan, cell); reason != "" {
+			if !slices.Contains(reasons, reason) {
+				reasons = append(reasons, reason)
+			}
+			continue
+		}
+		comparison := RunComparison{Cell: cell, Run: run.ID, Base: base.ID}
+		comparison.describe(times[cell], baseTimes[cell], random)
+		comparisons = append(comparisons, comparison)
+	}
+	return comparisons, reasons
+}
+
+// differs tells why a cell of the same names was another one in the base, ""
+// when it was not.
+func differs(base, run Plan, cell Cell) string {
+	if base.Functions[cell.Function] != run.Functions[cell.Function] {
+		return fmt.Sprintf("The function %q was called with %d bytes in one run and with %d in the other.",
+			cell.Function, base.Functions[cell.Function].PayloadBytes, run.Functions[cell.Function].PayloadBytes)
+	}
+	a, b := base.Scenarios[cell.Scenario], run.Scenarios[cell.Scenario]
+	same := len(a) == len(b)
+	for id, profile := range a {
+		other, ok := b[id]
+		same = same && ok && profile.Equal(other)
+	}
+	if !same {
+		return fmt.Sprintf("The scenario %q has other link profiles in one run than in the other.", cell.Scenario)
+	}
+	if base.ThinkTime != run.ThinkTime {
+		return fmt.Sprintf("The think time was %s in one run and %s in the other.", base.ThinkTime, run.ThinkTime)
+	}
+	return ""
+}
+
+// describe fills in the numbers from the times of both runs by block.
+func (c *RunComparison) describe(run, base map[int][]float64, random *rand.Rand) {
+	if len(run) == 0 || len(base) == 0 {
+		return
+	}
+	a, b := quantile(flatten(run), 0.5), quantile(flatten(base), 0.5)
+	c.Difference, c.Ratio = new(a-b), new(a/b)
+	if min(len(run), len(base)) < minBlocks {
+		return
+	}
+	runBlocks, baseBlocks := inOrder(run), inOrder(base)
+	differences, ratios := make([]float64, resamples), make([]float64, resamples)
+	for i := range resamples {
+		a, b := drawMedian(runBlocks, random), drawMedian(baseBlocks, random)
+		differences[i], ratios[i] = a-b, a/b
+	}
+	slices.Sort(differences)
+	slices.Sort(ratios)
+	c.DifferenceLow, c.DifferenceHigh = new(quantile(differences, 0.025)), new(quantile(differences, 0.975))
+	c.RatioLow, c.RatioHigh = new(quantile(ratios, 0.025)), new(quantile(ratios, 0.975))
+}
+
+func inOrder(blocks map[int][]float64) [][]float64 {
+	var values [][]float64
+	for _, block := range sortedKeys(blocks) {
+		values = append(values, blocks[block])
+	}
+	return values
+}
+
+// drawMedian draws as many blocks as there are, with replacement, and returns
+// the median of their values.
+func drawMedian(blocks [][]float64, random *rand.Rand) float64 {
+	var drawn []float64
+	for range blocks {
+		drawn = append(drawn, blocks[random.IntN(len(blocks))]...)
+	}
+	slices.Sort(drawn)
+	return quantile(drawn, 0.5)
+}
