@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -18,7 +19,9 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
 )
@@ -94,6 +97,24 @@ func (work clusterWork) in(ctx context.Context, data *providerData, url types.St
 	}
 	defer cluster.Close()
 	return work(ctx, cluster)
+}
+
+// saveBegun puts what is about to be made into the state, so that a failure
+// half-way leaves nothing behind that the state does not know. What is not
+// known yet is null.
+func saveBegun(ctx context.Context, plan tfsdk.Plan, state *tfsdk.State, diags *diag.Diagnostics, id string) {
+	known, err := tftypes.Transform(plan.Raw, func(_ *tftypes.AttributePath, value tftypes.Value) (tftypes.Value, error) {
+		if value.IsKnown() {
+			return value, nil
+		}
+		return tftypes.NewValue(value.Type(), nil), nil
+	})
+	if err != nil {
+		diags.AddError("Unable to Save State", err.Error()+". This is a bug in the provider; please report it.")
+		return
+	}
+	state.Raw = known
+	diags.Append(state.SetAttribute(ctx, path.Root("id"), id)...)
 }
 
 // readInCluster reports whether the work found the thing. One that is gone is

@@ -252,9 +252,11 @@ func TestAccClusterlink(t *testing.T) {
 						kube.Ref{APIVersion: clapi, Kind: "Peer", Namespace: "clusterlink-system", Name: "cloud"},
 						kube.Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "clusterlink-operator", Name: "cl-operator-controller-manager"})
 				},
-				Config:           pair + allowed,
-				ConfigPlanChecks: actions(plancheck.ResourceActionCreate, peer, connection, function, export, imported, policy),
-				Check:            func(s *terraform.State) error { return callImports(s, clusters) },
+				Config: pair + allowed,
+				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: append(
+					actions(plancheck.ResourceActionUpdate, peer, function).PreApply,
+					actions(plancheck.ResourceActionCreate, connection, export, imported, policy).PreApply...)},
+				Check: func(s *terraform.State) error { return callImports(s, clusters) },
 			},
 			{
 				Config: pair + allowed + `
@@ -268,6 +270,21 @@ resource "testbed_clusterlink_import" "missing" {
 				ExpectError: wrapped(`ask peer cloud for the export missing of namespace default: it exports no such service`),
 			},
 			{
+				Config: pair + allowed + `
+resource "testbed_function" "missing" {
+  cluster  = local.cloud
+  name     = "missing"
+  image    = "localhost:1/missing:1"
+  timeouts = { create = "10s" }
+}
+`,
+				ExpectError: wrapped(`container function waits: (ErrImagePull|ImagePullBackOff)`),
+			},
+			{
+				// With the operator gone, nobody else removes the finalizer.
+				PreConfig: func() {
+					remove(edge, kube.Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "clusterlink-operator", Name: "cl-operator-controller-manager"})
+				},
 				Config: base,
 				Check: func(*terraform.State) error {
 					return errors.Join(noTrace(clusters, edge), noTrace(clusters, cloud))

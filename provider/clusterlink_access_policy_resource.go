@@ -115,13 +115,17 @@ func selectorModels(prior []selectorModel, list []clusterlink.Selector) []select
 	return models
 }
 
+func (m *clusterlinkAccessPolicyModel) id() string {
+	return m.Cluster.ValueString() + "/" + m.spec().Namespace + "/" + m.Name.ValueString()
+}
+
 func (m *clusterlinkAccessPolicyModel) observe(ctx context.Context, cluster *kube.Client) error {
 	wanted := m.spec()
 	spec, err := clusterlink.ObservePolicy(ctx, cluster, wanted.Namespace, wanted.Name)
 	if err != nil {
 		return err
 	}
-	m.ID = types.StringValue(m.Cluster.ValueString() + "/" + spec.Namespace + "/" + spec.Name)
+	m.ID = types.StringValue(m.id())
 	m.Action = types.StringValue(spec.Action)
 	m.From = selectorModels(m.From, spec.From)
 	m.To = selectorModels(m.To, spec.To)
@@ -242,6 +246,7 @@ func (r *clusterlinkAccessPolicyResource) Create(ctx context.Context, req resour
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	saveBegun(ctx, req.Plan, &resp.State, &resp.Diagnostics, model.id())
 	if r.apply(ctx, limit, "Create", &model, &resp.Diagnostics) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
 	}

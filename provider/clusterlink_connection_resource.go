@@ -21,8 +21,8 @@ import (
 )
 
 var (
-	_ resource.ResourceWithConfigure      = (*clusterlinkConnectionResource)(nil)
-	_ resource.ResourceWithImportState    = (*clusterlinkConnectionResource)(nil)
+	_ resource.ResourceWithConfigure   = (*clusterlinkConnectionResource)(nil)
+	_ resource.ResourceWithImportState = (*clusterlinkConnectionResource)(nil)
 )
 
 // clusterlinkTimeout bounds what ClusterLink does with one object.
@@ -57,12 +57,16 @@ func (m *clusterlinkConnectionModel) spec(ctx context.Context) (clusterlink.Conn
 	return spec, diags
 }
 
+func (m *clusterlinkConnectionModel) id() string {
+	return m.Cluster.ValueString() + "/" + m.Peer.ValueString()
+}
+
 func (m *clusterlinkConnectionModel) observe(ctx context.Context, cluster *kube.Client) error {
 	spec, err := clusterlink.ObserveConnection(ctx, cluster, m.Peer.ValueString())
 	if err != nil {
 		return err
 	}
-	m.ID = types.StringValue(m.Cluster.ValueString() + "/" + spec.Peer)
+	m.ID = types.StringValue(m.id())
 	gateways := make([]attr.Value, 0, len(spec.Gateways))
 	for _, gateway := range spec.Gateways {
 		gateways = append(gateways, gatewayValue(gateway))
@@ -116,6 +120,7 @@ func (r *clusterlinkConnectionResource) Create(ctx context.Context, req resource
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	saveBegun(ctx, req.Plan, &resp.State, &resp.Diagnostics, model.id())
 	if r.apply(ctx, limit, "Create", &model, &resp.Diagnostics) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
 	}

@@ -46,12 +46,16 @@ func (m *clusterlinkExportModel) spec() clusterlink.ExportSpec {
 	}
 }
 
+func (m *clusterlinkExportModel) id() string {
+	return m.Cluster.ValueString() + "/" + m.Namespace.ValueString() + "/" + m.Name.ValueString()
+}
+
 func (m *clusterlinkExportModel) observe(ctx context.Context, cluster *kube.Client) error {
 	spec, err := clusterlink.ObserveExport(ctx, cluster, m.Namespace.ValueString(), m.Name.ValueString())
 	if err != nil {
 		return err
 	}
-	m.ID = types.StringValue(m.Cluster.ValueString() + "/" + spec.Namespace + "/" + spec.Name)
+	m.ID = types.StringValue(m.id())
 	m.Port = types.Int64Value(int64(spec.Port))
 	if m.Host.ValueString() != spec.Host {
 		m.Host = types.StringValue(spec.Host)
@@ -102,6 +106,7 @@ func (r *clusterlinkExportResource) Create(ctx context.Context, req resource.Cre
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	saveBegun(ctx, req.Plan, &resp.State, &resp.Diagnostics, model.id())
 	if r.apply(ctx, limit, "Create", &model, &resp.Diagnostics) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
 	}

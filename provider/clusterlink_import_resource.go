@@ -75,13 +75,17 @@ func (m *clusterlinkImportModel) spec() clusterlink.ImportSpec {
 	return spec
 }
 
+func (m *clusterlinkImportModel) id() string {
+	return m.Cluster.ValueString() + "/" + m.Namespace.ValueString() + "/" + m.Name.ValueString()
+}
+
 func (m *clusterlinkImportModel) observe(ctx context.Context, cluster *kube.Client) error {
 	status, err := clusterlink.ObserveImport(ctx, cluster, m.Namespace.ValueString(), m.Name.ValueString())
 	if err != nil {
 		return err
 	}
 	spec := status.Spec
-	m.ID = types.StringValue(m.Cluster.ValueString() + "/" + spec.Namespace + "/" + spec.Name)
+	m.ID = types.StringValue(m.id())
 	m.Port = types.Int64Value(int64(spec.Port))
 	m.TargetPort = types.Int64Value(int64(spec.TargetPort))
 	m.LBScheme = types.StringValue(spec.Scheme)
@@ -187,6 +191,7 @@ func (r *clusterlinkImportResource) Create(ctx context.Context, req resource.Cre
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	saveBegun(ctx, req.Plan, &resp.State, &resp.Diagnostics, model.id())
 	if r.apply(ctx, limit, "Create", &model, &resp.Diagnostics) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
 	}

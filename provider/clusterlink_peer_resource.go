@@ -44,9 +44,6 @@ const (
 	peerDeleteTimeout = 5 * time.Minute
 )
 
-// peerNext is what to do after a failure with a peer.
-const peerNext = "Apply again when the reason is gone; what was made is kept and completed."
-
 var gatewayType = map[string]attr.Type{"host": types.StringType, "port": types.Int64Type}
 
 func gatewayValue(gateway clusterlink.Gateway) types.Object {
@@ -99,7 +96,9 @@ func (m *clusterlinkPeerModel) spec() clusterlink.PeerSpec {
 func (m *clusterlinkPeerModel) set(status clusterlink.PeerStatus) {
 	spec := status.Spec
 	m.ID = m.Cluster
-	m.Name = types.StringValue(spec.Name)
+	if spec.Name != "" {
+		m.Name = types.StringValue(spec.Name)
+	}
 	if !status.Fabric.Is(m.Fabric.ValueString()) {
 		m.Fabric = types.StringValue(status.Fabric.ID())
 	}
@@ -285,21 +284,10 @@ func (r *clusterlinkPeerResource) Create(ctx context.Context, req resource.Creat
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	// What is made before a failure is in the state, so that destroy removes it.
-	resp.Diagnostics.Append(resp.State.Set(ctx, model.unready())...)
+	saveBegun(ctx, req.Plan, &resp.State, &resp.Diagnostics, model.Cluster.ValueString())
 	if r.apply(ctx, limit, "Create", &model, &resp.Diagnostics) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
 	}
-}
-
-// unready is the model of a peer whose creation has begun.
-func (m clusterlinkPeerModel) unready() *clusterlinkPeerModel {
-	m.ID = m.Cluster
-	m.Gateway = types.ObjectNull(gatewayType)
-	if m.IngressPort.IsUnknown() {
-		m.IngressPort = types.Int64Null()
-	}
-	return &m
 }
 
 // apply reports whether the model is now that of a working peer.
@@ -323,7 +311,7 @@ func (r *clusterlinkPeerResource) apply(ctx context.Context, limit time.Duration
 	})
 	err = work.in(ctx, r.data, model.Cluster, limit)
 	if err != nil {
-		addFailure(diags, verb, "ClusterLink Peer", model.Name.ValueString(), err, peerNext)
+		addFailure(diags, verb, "ClusterLink Peer", model.Name.ValueString(), err, "Apply again when the reason is gone.")
 		return false
 	}
 	tflog.Info(ctx, "ClusterLink peer is ready", map[string]any{"cluster": model.Cluster.ValueString()})

@@ -89,6 +89,10 @@ func (m *functionModel) spec() function.Spec {
 	return spec
 }
 
+func (m *functionModel) id() string {
+	return m.Cluster.ValueString() + "/" + m.Namespace.ValueString() + "/" + m.Name.ValueString()
+}
+
 func (m *functionModel) observe(ctx context.Context, cluster *kube.Client) error {
 	status, err := function.Observe(ctx, cluster, m.Namespace.ValueString(), m.Name.ValueString())
 	if err == nil {
@@ -99,7 +103,7 @@ func (m *functionModel) observe(ctx context.Context, cluster *kube.Client) error
 
 func (m *functionModel) set(status function.Status) {
 	spec := status.Spec
-	m.ID = types.StringValue(m.Cluster.ValueString() + "/" + spec.Namespace + "/" + spec.Name)
+	m.ID = types.StringValue(m.id())
 	m.Builtin = textOrNull(spec.Builtin)
 	m.Image = textOrNull(spec.Image)
 	if !slices.Equal(stringList(m.Args), spec.Args) {
@@ -109,7 +113,10 @@ func (m *functionModel) set(status function.Status) {
 	m.Runtime = types.StringValue(function.Runtimes[0])
 	m.Port = types.Int64Value(int64(spec.Port))
 	m.Replicas = types.Int64Value(int64(spec.Replicas))
-	m.NodePort = types.Int64Value(int64(spec.NodePort))
+	m.NodePort = types.Int64Null()
+	if spec.NodePort != 0 {
+		m.NodePort = types.Int64Value(int64(spec.NodePort))
+	}
 	if m.Resources == nil && len(spec.Requests)+len(spec.Limits) > 0 {
 		m.Resources = &resourcesModel{Requests: types.MapNull(types.StringType), Limits: types.MapNull(types.StringType)}
 	}
@@ -261,6 +268,7 @@ func (r *functionResource) Create(ctx context.Context, req resource.CreateReques
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	saveBegun(ctx, req.Plan, &resp.State, &resp.Diagnostics, model.id())
 	if r.apply(ctx, limit, "Create", &model, &resp.Diagnostics) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
 	}
@@ -275,7 +283,7 @@ func (r *functionResource) apply(ctx context.Context, limit time.Duration, verb 
 	})
 	err := work.in(ctx, r.data, model.Cluster, limit)
 	if err != nil {
-		addFailure(diags, verb, "Function", model.Name.ValueString(), err, "Apply again when the reason is gone; what was made is kept and completed.")
+		addFailure(diags, verb, "Function", model.Name.ValueString(), err, "Apply again when the reason is gone.")
 	}
 	return err == nil
 }

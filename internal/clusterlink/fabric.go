@@ -174,7 +174,7 @@ func firstCertificate(chain []byte) []byte {
 }
 
 // ID names the fabric and its certificate in short, "NAME@FINGERPRINT".
-func (s FabricStatus) ID() string { return s.Name + "@" + s.Fingerprint[:12] }
+func (s FabricStatus) ID() string { return s.Name + "@" + s.Fingerprint[:min(12, len(s.Fingerprint))] }
 
 // Is reports whether the fabric is the one that a reference names: the name of
 // a fabric, or its ID.

@@ -152,18 +152,21 @@ func importSelectors(namespace, name string) []string {
 	return []string{managedBy, "clusterlink.net/import-name=" + name, "clusterlink.net/import-namespace=" + namespace}
 }
 
-// ObserveImport returns an import, or an error that wraps fs.ErrNotExist when
-// it or its Service is not there.
+// ObserveImport returns an import, or an error that wraps fs.ErrNotExist. An
+// import whose Service the control plane has yet to make has no address.
 func ObserveImport(ctx context.Context, cluster *kube.Client, namespace, name string) (ImportStatus, error) {
 	found, err := cluster.Get(ctx, importRef(namespace, name))
 	if err != nil {
 		return ImportStatus{}, err
 	}
+	status := ImportStatus{Spec: parseImport(found)}
 	service, err := importService(ctx, cluster, namespace, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return status, nil
+	}
 	if err != nil {
 		return ImportStatus{}, err
 	}
-	status := ImportStatus{Spec: parseImport(found)}
 	status.ClusterIP, _, _ = unstructured.NestedString(service.Object, "spec", "clusterIP")
 	return status, nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/k3s"
@@ -63,6 +64,43 @@ type PeerStatus struct {
 // waits until it is ready. Archives are image tarballs on this machine, which
 // are loaded into the node when it lacks an image of the peer.
 func ApplyPeer(ctx context.Context, cluster *kube.Client, fabric *Fabric, spec PeerSpec, archives []string) error {
+	var made secrets
+	// Certificates take the processor for seconds, so they are made meanwhile.
+	group, together := errgroup.WithContext(ctx)
+	group.Go(func() error { return applyOperator(together, cluster, spec, archives) })
+	group.Go(func() (err error) {
+		made, err = certificates(together, cluster, fabric, spec)
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if made != nil {
+		if err := cluster.Apply(ctx, made.objects(spec.CertificateVersion)...); err != nil {
+			return err
+		}
+		if err := restart(ctx, cluster); err != nil {
+			return err
+		}
+	}
+	var err error
+	if spec.Ingress == "none" {
+		err = cluster.Delete(ctx, ingressRef())
+	} else {
+		err = cluster.Apply(ctx, spec.ingress())
+	}
+	if err != nil {
+		return err
+	}
+	if err := cluster.Apply(ctx, spec.instance()); err != nil {
+		return err
+	}
+	return awaitPeer(ctx, cluster, spec)
+}
+
+// applyOperator brings the operator into the cluster, with the kinds of objects
+// that it serves and the images that it starts.
+func applyOperator(ctx context.Context, cluster *kube.Client, spec PeerSpec, archives []string) error {
 	if err := loadImages(ctx, cluster, spec.Images(), archives); err != nil {
 		return err
 	}
@@ -82,41 +120,22 @@ func ApplyPeer(ctx context.Context, cluster *kube.Client, fabric *Fabric, spec P
 			return err
 		}
 	}
-	renewed, err := applySecrets(ctx, cluster, fabric, spec)
-	if err != nil {
-		return err
-	}
-	if spec.Ingress == "none" {
-		err = cluster.Delete(ctx, ingressRef())
-	} else {
-		err = cluster.Apply(ctx, spec.ingress())
-	}
-	if err != nil {
-		return err
-	}
-	if err := cluster.Apply(ctx, spec.instance()); err != nil {
-		return err
-	}
-	if renewed {
-		if err := restart(ctx, cluster); err != nil {
-			return err
-		}
-	}
-	return awaitPeer(ctx, cluster, spec)
+	return nil
 }
 
 func awaitPeer(ctx context.Context, cluster *kube.Client, spec PeerSpec) error {
 	images := spec.Images()
-	if err := workload.AwaitAvailable(ctx, cluster, operatorNamespace, operatorName, nil); err != nil {
-		return err
-	}
-	if err := workload.AwaitAvailable(ctx, cluster, SystemNamespace, "cl-controlplane", spec.taken(images[1], 1)); err != nil {
+	err := workload.AwaitAvailable(ctx, cluster, SystemNamespace, "cl-controlplane", spec.taken(images[1], 1))
+	if err != nil {
+		if !operatorRuns(context.WithoutCancel(ctx), cluster) {
+			return workload.Explain(ctx, cluster, operatorNamespace, operatorName, err)
+		}
 		return err
 	}
 	if err := workload.AwaitAvailable(ctx, cluster, SystemNamespace, "cl-dataplane", spec.taken(images[2], spec.Replicas)); err != nil {
 		return err
 	}
-	_, err := cluster.Wait(ctx, instanceRef(), "ready", instanceReady)
+	_, err = cluster.Wait(ctx, instanceRef(), "ready", instanceReady)
 	return err
 }
 
@@ -157,27 +176,22 @@ func loadArchive(ctx context.Context, cluster *kube.Client, path string) error {
 	return k3s.LoadImage(ctx, cluster.Host(), file)
 }
 
-// applySecrets puts certificates into the cluster unless those there are good.
-// Renewed reports that others were replaced, which running pods do not notice.
-func applySecrets(ctx context.Context, cluster *kube.Client, fabric *Fabric, spec PeerSpec) (renewed bool, err error) {
+// certificates makes those of the peer, or returns nil when those that the
+// cluster has are good.
+func certificates(ctx context.Context, cluster *kube.Client, fabric *Fabric, spec PeerSpec) (secrets, error) {
 	found, version, err := readSecrets(ctx, cluster)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
 	if err == nil && version == spec.CertificateVersion && found.verify(fabric, spec.Name) == nil {
-		return false, nil
+		return nil, nil
 	}
-	absent := errors.Is(err, fs.ErrNotExist)
-	if err != nil && !absent {
-		return false, err
-	}
-	made, err := issue(fabric, spec.Name)
-	if err != nil {
-		return false, err
-	}
-	return !absent, cluster.Apply(ctx, made.objects(spec.CertificateVersion)...)
+	return issue(fabric, spec.Name)
 }
 
 func readSecrets(ctx context.Context, cluster *kube.Client) (found secrets, version string, err error) {
 	found = secrets{}
-	for _, name := range []string{siteSecret, controlplaneSecret, dataplaneSecret, peerSecret} {
+	for _, name := range secretNames {
 		object, err := cluster.Get(ctx, secretRef(name))
 		if err != nil {
 			return nil, "", err
@@ -190,7 +204,8 @@ func readSecrets(ctx context.Context, cluster *kube.Client) (found secrets, vers
 	return found, version, nil
 }
 
-// restart ends the pods that hold certificates; others take their place.
+// restart ends the pods that hold former certificates, which they do not notice
+// the change of; others take their place.
 func restart(ctx context.Context, cluster *kube.Client) error {
 	pods, err := cluster.List(ctx, "v1", "Pod", SystemNamespace, "app in (cl-controlplane,cl-dataplane)")
 	if err != nil {
@@ -204,22 +219,27 @@ func restart(ctx context.Context, cluster *kube.Client) error {
 }
 
 // ObservePeer returns the peer on the cluster, or an error that wraps
-// fs.ErrNotExist when a part without which it cannot work is not there.
+// fs.ErrNotExist when there is nothing of it. What a part that was removed by
+// hand would say is empty.
 func ObservePeer(ctx context.Context, cluster *kube.Client) (PeerStatus, error) {
+	if _, err := cluster.Get(ctx, kube.Ref{APIVersion: "v1", Kind: "Namespace", Name: operatorNamespace}); err != nil {
+		// The kinds are removed last.
+		if _, other := cluster.Get(ctx, kube.Ref{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: "instances.clusterlink.net"}); other != nil {
+			return PeerStatus{}, err
+		}
+	}
+	var status PeerStatus
 	instance, err := cluster.Get(ctx, instanceRef())
-	if err != nil {
+	if err == nil {
+		status.Spec = parseInstance(instance)
+		_, err = cluster.Get(ctx, workload.Ref(operatorNamespace, operatorName))
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		status.Spec.Tag = "" // nothing runs the images
+	} else if err != nil {
 		return PeerStatus{}, err
 	}
-	if _, err := cluster.Get(ctx, workload.Ref(operatorNamespace, operatorName)); err != nil {
-		return PeerStatus{}, err
-	}
-	object, err := cluster.Get(ctx, secretRef(peerSecret))
-	if err != nil {
-		return PeerStatus{}, err
-	}
-	status := PeerStatus{Spec: parseInstance(instance)}
-	status.Spec.CertificateVersion = object.GetAnnotations()[versionAnnotation]
-	if err := status.readCertificate(object); err != nil {
+	if err := status.readCertificate(ctx, cluster); err != nil {
 		return PeerStatus{}, err
 	}
 	if err := status.readIngress(ctx, cluster); err != nil {
@@ -246,7 +266,15 @@ func parseInstance(instance *unstructured.Unstructured) PeerSpec {
 	}
 }
 
-func (s *PeerStatus) readCertificate(object *unstructured.Unstructured) error {
+func (s *PeerStatus) readCertificate(ctx context.Context, cluster *kube.Client) error {
+	object, err := cluster.Get(ctx, secretRef(peerSecret))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.Spec.CertificateVersion = object.GetAnnotations()[versionAnnotation]
 	data, err := secretData(object)
 	if err != nil {
 		return err

@@ -22,6 +22,9 @@ const (
 	peerSecret         = "cl-peer"
 )
 
+// secretNames is in the order of making: what is complete has the last one.
+var secretNames = []string{siteSecret, controlplaneSecret, dataplaneSecret, peerSecret}
+
 // versionAnnotation holds PeerSpec.CertificateVersion on the peer's Secret.
 const versionAnnotation = "testbed.local/certificate-version"
 
@@ -106,7 +109,7 @@ func (s secrets) check(name, certificateKey, privateKey string, roots *x509.Cert
 // objects renders the certificates as Secrets of the system namespace.
 func (s secrets) objects(version string) []*unstructured.Unstructured {
 	var objects []*unstructured.Unstructured
-	for _, name := range []string{siteSecret, controlplaneSecret, dataplaneSecret, peerSecret} {
+	for _, name := range secretNames {
 		data := map[string]any{}
 		for key, value := range s[name] {
 			data[key] = base64.StdEncoding.EncodeToString(value)

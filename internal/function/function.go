@@ -210,22 +210,26 @@ func anySlice(list []string) []any {
 	return converted
 }
 
-// Observe returns a function, or an error that wraps fs.ErrNotExist when its
-// Deployment or its Service is not there.
+// Observe returns a function, or an error that wraps fs.ErrNotExist when there
+// is nothing of it. What a part that was removed by hand would say is empty.
 func Observe(ctx context.Context, cluster *kube.Client, namespace, name string) (Status, error) {
 	deployment, err := cluster.Get(ctx, deploymentRef(namespace, name))
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Status{}, err
 	}
-	service, err := cluster.Get(ctx, serviceRef(namespace, name))
-	if err != nil {
-		return Status{}, err
+	service, absent := cluster.Get(ctx, serviceRef(namespace, name))
+	if absent != nil && (err != nil || !errors.Is(absent, fs.ErrNotExist)) {
+		return Status{}, absent
 	}
-	spec, err := parseDeployment(deployment)
-	if err != nil {
-		return Status{}, fmt.Errorf("read function %s/%s of %s: %w", namespace, name, cluster.URL(), err)
+	status := Status{Spec: Spec{Namespace: namespace, Name: name}}
+	if err == nil {
+		if status.Spec, err = parseDeployment(deployment); err != nil {
+			return Status{}, fmt.Errorf("read function %s/%s of %s: %w", namespace, name, cluster.URL(), err)
+		}
 	}
-	status := Status{Spec: spec}
+	if absent != nil {
+		return status, nil
+	}
 	status.ClusterIP, _, _ = unstructured.NestedString(service.Object, "spec", "clusterIP")
 	ports, _, _ := unstructured.NestedSlice(service.Object, "spec", "ports")
 	if len(ports) > 0 {
