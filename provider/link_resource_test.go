@@ -152,6 +152,17 @@ resource "testbed_link" "this" {
 				ConfigPlanChecks:  action(plancheck.ResourceActionCreate),
 				ConfigStateChecks: profile(`{"delay":"20ms"}`),
 			},
+			{
+				// Without the link packets pass untouched again.
+				Config: base,
+				Check: func(*terraform.State) error {
+					status, err := underlay.Observe(context.Background(), dir, "wan")
+					if err == nil && len(status.Links) > 0 {
+						err = fmt.Errorf("links are left: %v", status.Links)
+					}
+					return err
+				},
+			},
 		},
 	})
 }

@@ -48,7 +48,15 @@ func (p *packet) parse(n int) bool {
 	}
 	head := p.buffer[:vnetLen]
 	p.ip = p.buffer[vnetLen:n]
-	if version := p.ip[0] >> 4; version != 4 && (version != 6 || len(p.ip) < 40) {
+	network := int(p.ip[0]&0xf) * 4 // length of the IP header
+	switch p.ip[0] >> 4 {
+	case 4:
+	case 6:
+		network = 40
+	default:
+		return false
+	}
+	if network < 20 || len(p.ip) < network {
 		return false
 	}
 	p.gso, p.segments = head[1], 1
@@ -64,12 +72,19 @@ func (p *packet) parse(n int) bool {
 		}
 		return true
 	}
-	p.headers = p.transport + 8
-	if p.gso != gsoUDP {
+	if p.transport < network {
+		return false
+	}
+	switch p.gso {
+	case gsoTCP4, gsoTCP6:
 		if len(p.ip) < p.transport+20 {
 			return false
 		}
-		p.headers = p.transport + int(p.ip[p.transport+12]>>4)*4
+		p.headers = p.transport + max(20, int(p.ip[p.transport+12]>>4)*4)
+	case gsoUDP:
+		p.headers = p.transport + 8
+	default:
+		return false
 	}
 	p.size = int(binary.NativeEndian.Uint16(head[4:]))
 	if p.size == 0 || len(p.ip) <= p.headers || p.headers > maxHeaders-vnetLen {
