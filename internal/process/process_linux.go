@@ -25,7 +25,7 @@ var boot = sync.OnceValues(func() (string, error) {
 })
 
 // Of returns the identity of a living process. It is an fs.ErrNotExist when
-// there is none, or only its exit status is left.
+// there is none, or only its end is left.
 func Of(pid int) (ID, error) {
 	id, ended, err := find(pid)
 	if err == nil && ended {
@@ -37,7 +37,12 @@ func Of(pid int) (ID, error) {
 	return id, nil
 }
 
-// find returns the identity of a process, also of one that is ending.
+// exiting is the kernel's flag PF_EXITING: the process does nothing more but
+// give back what it has.
+const exiting = 4
+
+// find returns the identity of a process, also of one that has ended or is
+// about to.
 func find(pid int) (id ID, ended bool, err error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, syscall.ESRCH) {
@@ -55,8 +60,12 @@ func find(pid int) (id ID, ended bool, err error) {
 	if err != nil {
 		return ID{}, false, err
 	}
+	flags, err := strconv.ParseUint(fields[6], 10, 64)
+	if err != nil {
+		return ID{}, false, err
+	}
 	boot, err := boot()
-	return ID{PID: pid, Start: start, Boot: boot}, fields[0] == "Z" || fields[0] == "X", err
+	return ID{PID: pid, Start: start, Boot: boot}, flags&exiting != 0, err
 }
 
 // Alive reports whether the process still runs.

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-
-	"golang.org/x/sys/unix"
 	"syscall"
 )
 
@@ -24,7 +22,7 @@ type children struct {
 func newChildren() *children {
 	c := &children{exited: map[int]chan<- syscall.WaitStatus{}}
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, unix.SIGCHLD)
+	signal.Notify(signals, syscall.SIGCHLD)
 	go func() {
 		for range signals {
 			c.collect()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -169,7 +170,12 @@ func upgrade(w http.ResponseWriter) (*control.Conn, error) {
 		conn.Close()
 		return nil, err
 	}
-	return control.NewConn(conn.(*net.UnixConn), buffer.Reader), nil
+	stream, ok := conn.(halfCloser)
+	if !ok {
+		conn.Close()
+		return nil, fmt.Errorf("serve on %T: its directions cannot be closed one by one", conn)
+	}
+	return control.NewConn(stream, buffer.Reader), nil
 }
 
 // dial opens a connection from within the host and passes on what goes through
@@ -211,10 +217,7 @@ func (s *server) dial(w http.ResponseWriter, r *http.Request) {
 	<-done
 }
 
-type halfCloser interface {
-	net.Conn
-	CloseWrite() error
-}
+type halfCloser = control.HalfCloser
 
 // pass copies one direction to its end, and the end as well. Trouble ends both
 // directions.

@@ -55,12 +55,12 @@ func TestResolvers(t *testing.T) {
 		return path
 	}
 	stub := write("stub", "# by systemd\nnameserver 127.0.0.53\noptions edns0\n")
-	real := write("real", "search example.org\nnameserver 198.18.0.53\nnameserver ::1\nnameserver fd00::53\n")
+	full := write("full", "search example.org\nnameserver 198.18.0.53\nnameserver ::1\nnameserver fd00::53\n")
 	for _, test := range []struct {
 		files []string
 		want  string
 	}{
-		{[]string{stub, real}, "nameserver 198.18.0.53\nnameserver fd00::53\n"},
+		{[]string{stub, full}, "nameserver 198.18.0.53\nnameserver fd00::53\n"},
 		{[]string{filepath.Join(dir, "none"), stub}, "# The machine has no name server outside itself.\n"},
 	} {
 		if diff := cmp.Diff(test.want, resolvers(test.files...)); diff != "" {

@@ -44,12 +44,12 @@ func newClient(dir datadir.Dir, found record) *client {
 // connect connects to the control socket, which is reached through the root of
 // the init: so it is this init's, and there whatever the path of the testbed's
 // folder is.
-func (c *client) connect(ctx context.Context) (*net.UnixConn, error) {
+func (c *client) connect(ctx context.Context) (net.Conn, error) {
 	socket := fmt.Sprintf("/proc/%d/root%s", c.record.Init.PID, control.Socket)
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	switch {
 	case err == nil && c.record.Init.Alive():
-		return conn.(*net.UnixConn), nil
+		return conn, nil
 	case err == nil:
 		conn.Close() // of another process that has got the number
 		return nil, fmt.Errorf("the host's init has ended: %w", fs.ErrNotExist)
@@ -58,7 +58,7 @@ func (c *client) connect(ctx context.Context) (*net.UnixConn, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}
-	return nil, fmt.Errorf("%w: %w", host.ErrUnreachable, err)
+	return nil, fmt.Errorf("%w: %v", host.ErrUnreachable, err) // not wrapped, for the socket's absence is not the host's
 }
 
 // do sends a request and returns the body of a successful answer.

@@ -103,14 +103,15 @@ func (c *client) upgrade(ctx context.Context, path string, query url.Values, bod
 		conn.Close()
 		return nil, nil, cause(ctx, err)
 	}
-	if response.StatusCode != http.StatusSwitchingProtocols {
+	stream, ok := conn.(control.HalfCloser)
+	if response.StatusCode != http.StatusSwitchingProtocols || !ok {
 		response.Body = struct {
 			io.Reader
 			io.Closer
 		}{response.Body, conn}
 		return nil, response, nil
 	}
-	return control.NewConn(conn, reader), nil, nil
+	return control.NewConn(stream, reader), nil, nil
 }
 
 // send sends input piece by piece, each when the one before was taken.

@@ -108,14 +108,20 @@ func ReadFrame(r io.Reader) (Kind, []byte, error) {
 }
 
 // Conn is a connection that was switched from HTTP to another protocol; what
-// HTTP has read ahead is read first. It can be closed for writing alone.
+// HTTP has read ahead is read first.
 type Conn struct {
-	*net.UnixConn
+	HalfCloser
 	ahead *bufio.Reader
 }
 
+// HalfCloser is a connection that can be closed for writing alone.
+type HalfCloser interface {
+	net.Conn
+	CloseWrite() error
+}
+
 // NewConn returns conn as a Conn.
-func NewConn(conn *net.UnixConn, ahead *bufio.Reader) *Conn { return &Conn{conn, ahead} }
+func NewConn(conn HalfCloser, ahead *bufio.Reader) *Conn { return &Conn{conn, ahead} }
 
 // Read reads what is ahead first.
 func (c *Conn) Read(p []byte) (int, error) {
@@ -125,5 +131,5 @@ func (c *Conn) Read(p []byte) (int, error) {
 		}
 		c.ahead = nil
 	}
-	return c.UnixConn.Read(p)
+	return c.HalfCloser.Read(p)
 }
