@@ -405,7 +405,7 @@ func keptSamples(report bench.Report) string {
 	if report.SamplesFile == "" {
 		return "Nothing was measured."
 	}
-	return "What was measured until then is in " + report.SamplesFile + ". The links have the profiles they had before."
+	return "What was measured until then is in " + report.SamplesFile + "."
 }
 
 // Read keeps the record. Its numbers are in the state; that the file with

@@ -94,13 +94,17 @@ func flatten(blocks map[int][]float64) []float64 {
 }
 
 // cells returns every cell of the plan, ordered by function, scenario,
-// connection and arm, as the plan names connections and sorts the rest.
+// connection mode and arm, the baseline before the other arms.
 func (p Plan) cells() []Cell {
+	others := slices.DeleteFunc(sortedKeys(p.Arms), func(arm string) bool { return arm == p.Baseline })
+	arms := append([]string{p.Baseline}, others...)
 	var all []Cell
-	for _, group := range p.groups() {
+	for _, function := range sortedKeys(p.Functions) {
 		for _, scenario := range sortedKeys(p.Scenarios) {
-			for _, arm := range sortedKeys(p.Arms) {
-				all = append(all, Cell{Function: group.Function, Scenario: scenario, Connection: group.Connection, Arm: arm})
+			for _, connection := range p.Connections {
+				for _, arm := range arms {
+					all = append(all, Cell{Function: function, Scenario: scenario, Connection: connection, Arm: arm})
+				}
 			}
 		}
 	}
