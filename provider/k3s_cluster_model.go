@@ -179,7 +179,7 @@ func (m *k3sClusterModel) fetch(ctx context.Context, cache *artifact.Cache, h ho
 		return diags
 	}
 	if spec.Binary, err = cache.Fetch(ctx, binary); err != nil {
-		diags.AddAttributeError(m.binaryPath(), "Unable to Get k3s", fmt.Sprintf("The program of cluster %q: %s.", m.Name.ValueString(), err))
+		diags.AddAttributeError(m.binaryPath(), "Unable to Get k3s", fmt.Sprintf("The program of cluster %q: %s.\n\nMachines without internet need binary and airgap_images, as files that lie on them.", m.Name.ValueString(), err))
 		return diags
 	}
 	for i, image := range images {

@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
@@ -230,4 +233,41 @@ resource "terraform_data" "given" {
 			{Config: k3sConfig(t, "servers = [terraform_data.given.output.servers[0]]", lines[1], lines[2], lines[3]) + given, PlanOnly: true},
 		},
 	})
+}
+
+// A download happens once, and its checksum is known from then on.
+func TestK3sClusterDownload(t *testing.T) {
+	machine := k3stest.New(t)
+	content := "k3s version v1.37.2+k3s1\n"
+	var downloads atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		downloads.Add(1)
+		_, _ = w.Write([]byte(content))
+	}))
+	t.Cleanup(server.Close)
+	config := k3sConfig(t, k3sServer("local://edge", "198.19.0.11"),
+		fmt.Sprintf("binary = { source = %q, sha256 = %q }", server.URL+"/k3s", k3stest.Sum(content)),
+		fmt.Sprintf("airgap_images = [%q]", server.URL+"/images.tar.zst"))
+	resource.UnitTest(t, resource.TestCase{
+		ProtoV6ProviderFactories: k3sFactories(machine),
+		Steps: []resource.TestStep{
+			{
+				Config: config,
+				ConfigStateChecks: []statecheck.StateCheck{
+					statecheck.ExpectKnownValue(k3sResource, tfjsonpath.New("airgap_sha256"), knownvalue.ListExact([]knownvalue.Check{knownvalue.StringExact(k3stest.Sum(content))})),
+				},
+			},
+			{
+				PreConfig: func() {
+					if err := machine.Write(t.Context(), "/usr/local/bin/k3s", 0o755, strings.NewReader("another program")); err != nil {
+						t.Fatal(err)
+					}
+				},
+				Config: config, ConfigPlanChecks: expectAction(plancheck.ResourceActionUpdate),
+			},
+		},
+	})
+	if got := downloads.Load(); got != 2 {
+		t.Errorf("%d downloads, want 2 of 2 files", got)
+	}
 }
