@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -51,5 +52,9 @@ func install(path string, content []byte) error {
 	// own program, and until then this one cannot be executed.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	return os.Rename(file.Name(), path)
+	// The first one stays, for it may be running already.
+	if err := os.Link(file.Name(), path); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
 }

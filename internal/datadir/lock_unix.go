@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"syscall"
 	"time"
@@ -20,6 +21,9 @@ func (d Dir) lock(ctx context.Context, dir string, create bool) (unlock func(), 
 			}
 		}
 		file, err := os.Open(dir)
+		if create && errors.Is(err, fs.ErrNotExist) {
+			continue // the last part went with it, just now
+		}
 		if err != nil {
 			return nil, err
 		}

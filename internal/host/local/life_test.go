@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -180,6 +181,30 @@ func TestCleanup(t *testing.T) {
 	if err := cleanup.Remove(t.Context(), datadir.Dir(dir), &again); err != nil || !strings.HasPrefix(again.String(), "there is nothing") {
 		t.Errorf("clean up again: %v, %s", err, again.String())
 	}
+}
+
+// TestParallel makes and removes hosts at the same time, as Terraform does.
+func TestParallel(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	before := hosttest.Snapshot(t, dir)
+	opener := local.NewOpener(dir)
+	var hosts sync.WaitGroup
+	for i := range 6 {
+		hosts.Go(func() {
+			name := fmt.Sprintf("host%d", i)
+			for range 3 {
+				if _, err := opener.Create(t.Context(), local.Spec{Name: name}); err != nil {
+					t.Error(err)
+				}
+				if err := opener.Remove(t.Context(), name); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	hosts.Wait()
+	before.CompareAfter(t)
 }
 
 func TestRemoveWithoutFolder(t *testing.T) {
