@@ -25,7 +25,7 @@ type cell struct {
 func TestResponseTime(t *testing.T) {
 	w := newWorkspace(t, "response-time")
 	w.env = append(w.env, "TF_VAR_requests=10", "TF_VAR_blocks=1")
-	before := hosttest.Snapshot(t)
+	before := hosttest.Snapshot(t, w.dataDir)
 	w.destroyAtEnd()
 
 	w.run("apply", "-input=false", "-auto-approve")
@@ -81,7 +81,7 @@ func TestResponseTime(t *testing.T) {
 func TestKilledProvider(t *testing.T) {
 	w := newWorkspace(t, "response-time")
 	w.env = append(w.env, "TF_VAR_requests=2", "TF_VAR_blocks=1")
-	before := hosttest.Snapshot(t)
+	before := hosttest.Snapshot(t, w.dataDir)
 	w.destroyAtEnd()
 
 	for _, resource := range []string{
