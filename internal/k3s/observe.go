@@ -34,36 +34,45 @@ type Status struct {
 // is an fs.ErrNotExist. When the API server does not answer, the error is a
 // host.ErrUnreachable and what was found on the host is returned with it.
 func Observe(ctx context.Context, h host.Host) (Status, error) {
-	var status Status
 	if _, err := h.Service(ctx, serviceName); err != nil {
-		return status, fmt.Errorf("look for k3s on %s: %w", h.URL(), err)
+		return Status{}, fmt.Errorf("look for k3s on %s: %w", h.URL(), err)
 	}
+	var status Status
+	err := status.look(ctx, h)
+	if err == nil {
+		err = status.ask(ctx, h)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		// The service is there, so the cluster is, whatever lacks.
+		err = fmt.Errorf("%w: %v", host.ErrUnreachable, err)
+	}
+	return status, err
+}
+
+// look completes the status by what lies on the host.
+func (s *Status) look(ctx context.Context, h host.Host) error {
 	config, err := h.Read(ctx, configPath)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return status, fmt.Errorf("read the configuration of k3s on %s: %w", h.URL(), err)
+		return fmt.Errorf("read the configuration of k3s on %s: %w", h.URL(), err)
 	}
-	status.ConfigYAML = string(config)
-	if status.BinarySHA256, err = digest(ctx, h, binaryPath); err != nil {
-		return status, fmt.Errorf("look for the k3s program on %s: %w", h.URL(), err)
+	s.ConfigYAML = string(config)
+	if s.BinarySHA256, err = digest(ctx, h, binaryPath); err != nil {
+		return fmt.Errorf("look for the k3s program on %s: %w", h.URL(), err)
 	}
 	images, err := listImages(ctx, h)
 	if err != nil {
-		return status, fmt.Errorf("look for the image archives on %s: %w", h.URL(), err)
+		return fmt.Errorf("look for the image archives on %s: %w", h.URL(), err)
 	}
 	for _, name := range images {
-		status.Images = append(status.Images, name[:2*sha256.Size])
+		s.Images = append(s.Images, name[:2*sha256.Size])
 	}
-	slices.Sort(status.Images)
-	return status, status.ask(ctx, h)
+	slices.Sort(s.Images)
+	return nil
 }
 
 // ask completes the status by what the API server says.
 func (s *Status) ask(ctx context.Context, h host.Host) error {
 	client, err := kube.OpenServer(ctx, h)
-	if errors.Is(err, fs.ErrNotExist) {
-		// The service is there, so the cluster is; it only never came up.
-		return fmt.Errorf("%w: %v", host.ErrUnreachable, err)
-	}
 	if err != nil {
 		return err
 	}

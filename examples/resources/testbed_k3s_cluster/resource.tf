@@ -1,26 +1,36 @@
+resource "testbed_network" "wan" {
+  name = "wan"
+  cidr = "198.18.0.0/24"
+}
+
+resource "testbed_local_host" "this" {
+  for_each = { edge = "198.18.0.11", cloud = "198.18.0.12" }
+
+  name     = each.key
+  networks = [{ network = testbed_network.wan.name, address = each.value }]
+}
+
+# The pinned release, downloaded with its images.
+resource "testbed_k3s_cluster" "cloud" {
+  name = "cloud"
+  servers = [{
+    host    = testbed_local_host.this["cloud"].url
+    node_ip = "198.18.0.12"
+  }]
+}
+
+# Files on this machine, for machines without internet. Clusters that talk to
+# each other need networks of their own.
 resource "testbed_k3s_cluster" "edge" {
   name = "edge"
   servers = [{
-    host      = testbed_local_host.edge.url
-    node_ip   = testbed_nebula_node.edge.address
-    interface = testbed_nebula_node.edge.device
+    host      = testbed_local_host.this["edge"].url
+    node_ip   = "198.18.0.11"
+    interface = "eth0"
   }]
-
-  # Clusters that talk to each other need networks of their own.
-  cluster_cidr = "10.44.0.0/16"
-  service_cidr = "10.45.0.0/16"
-}
-
-# Without internet: a program and image archives that lie on this machine.
-resource "testbed_k3s_cluster" "offline" {
-  name    = "offline"
-  servers = [{ host = testbed_local_host.offline.url, node_ip = "198.18.0.12" }]
-  binary = {
-    source = abspath("k3s")
-    sha256 = filesha256("k3s")
-  }
-  airgap_images = [abspath("k3s-airgap-images-amd64.tar.zst")]
-  config = jsonencode({
-    "kubelet-arg" = ["max-pods=50"]
-  })
+  binary        = { source = "/opt/k3s/k3s" }
+  airgap_images = ["/opt/k3s/k3s-airgap-images-amd64.tar.zst"]
+  cluster_cidr  = "10.44.0.0/16"
+  service_cidr  = "10.45.0.0/16"
+  config        = jsonencode({ "kubelet-arg" = ["max-pods=50"] })
 }
