@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"net"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -37,7 +38,7 @@ func AwaitPort(ctx context.Context, cluster *kube.Client, address string) error 
 		return nil
 	}
 	for {
-		conn, err := cluster.Host().Dial(ctx, "tcp", address)
+		conn, err := dial(ctx, cluster, address)
 		if err == nil {
 			return conn.Close()
 		}
@@ -49,4 +50,12 @@ func AwaitPort(ctx context.Context, cluster *kube.Client, address string) error 
 			return fmt.Errorf("wait for an answer from %s: %w", address, err)
 		}
 	}
+}
+
+// dial tries for a second: a connection on its way to a pod that is gone stays
+// on that way, a new one is led elsewhere.
+func dial(ctx context.Context, cluster *kube.Client, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return cluster.Host().Dial(ctx, "tcp", address)
 }
