@@ -30,12 +30,14 @@ const nameVariable = "TESTBED_SERVICE"
 // services keeps programs running.
 type services struct {
 	children *children
-	mu       sync.Mutex // held while a service is started or stopped
-	running  map[string]*service
+
+	mu      sync.Mutex
+	running map[string]*service
+	turns   map[string]*sync.Mutex // held while a service of the name is started or stopped
 }
 
 func newServices(children *children) *services {
-	return &services{children: children, running: map[string]*service{}}
+	return &services{children: children, running: map[string]*service{}, turns: map[string]*sync.Mutex{}}
 }
 
 // service is one program that is kept running by a goroutine of its own.
@@ -54,21 +56,66 @@ func (s *services) start(spec host.Service) error {
 	if spec.Name == "" || len(spec.Argv) == 0 || strings.ContainsAny(spec.Name, "/\x00") {
 		return fmt.Errorf("start service %q: it needs a name without slash and a command", spec.Name)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if current := s.running[spec.Name]; current != nil {
-		if reflect.DeepEqual(current.spec, spec) {
-			return nil
-		}
-		s.stopLocked(spec.Name)
+	defer s.turn(spec.Name)()
+	current, err := s.find(spec.Name)
+	if err == nil && reflect.DeepEqual(current.spec, spec) {
+		return nil
 	}
-	return s.startLocked(spec)
+	return s.replace(spec.Name, &spec)
 }
 
-func (s *services) startLocked(spec host.Service) error {
-	log, err := openLog(spec.Name)
+func (s *services) stop(name string) error {
+	defer s.turn(name)()
+	return s.replace(name, nil)
+}
+
+func (s *services) restart(name string) error {
+	defer s.turn(name)()
+	current, err := s.find(name)
 	if err != nil {
 		return err
+	}
+	return s.replace(name, &current.spec)
+}
+
+// turn waits until nobody else starts or stops the service; stopping may take
+// long, and other services do not wait for it.
+func (s *services) turn(name string) (end func()) {
+	s.mu.Lock()
+	turn := s.turns[name]
+	if turn == nil {
+		turn = new(sync.Mutex)
+		s.turns[name] = turn
+	}
+	s.mu.Unlock()
+	turn.Lock()
+	return turn.Unlock
+}
+
+// replace ends a service that runs and starts another in its place, if any.
+func (s *services) replace(name string, spec *host.Service) error {
+	if current, err := s.find(name); err == nil {
+		close(current.end)
+		<-current.ended
+	}
+	var next *service
+	var err error
+	if spec != nil {
+		next, err = s.launch(*spec)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.running, name)
+	if next != nil {
+		s.running[name] = next
+	}
+	return err
+}
+
+func (s *services) launch(spec host.Service) (*service, error) {
+	log, err := openLog(spec.Name)
+	if err != nil {
+		return nil, fmt.Errorf("start service %s: %w", spec.Name, err)
 	}
 	service := &service{
 		children: s.children, spec: spec, log: log,
@@ -78,41 +125,15 @@ func (s *services) startLocked(spec host.Service) error {
 	child, err := service.spawn()
 	if err != nil {
 		log.Close()
-		return fmt.Errorf("start service %s: %w", spec.Name, err)
+		return nil, fmt.Errorf("start service %s: %w", spec.Name, err)
 	}
-	s.running[spec.Name] = service
 	go service.keep(child)
-	return nil
-}
-
-func (s *services) stopLocked(name string) {
-	service := s.running[name]
-	delete(s.running, name)
-	close(service.end)
-	<-service.ended
-}
-
-func (s *services) stop(name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running[name] != nil {
-		s.stopLocked(name)
-	}
-	return nil
-}
-
-func (s *services) restart(name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	service, err := s.find(name)
-	if err != nil {
-		return err
-	}
-	s.stopLocked(name)
-	return s.startLocked(service.spec)
+	return service, nil
 }
 
 func (s *services) find(name string) (*service, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if service := s.running[name]; service != nil {
 		return service, nil
 	}
@@ -120,8 +141,6 @@ func (s *services) find(name string) (*service, error) {
 }
 
 func (s *services) status(name string) (host.ServiceStatus, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	service, err := s.find(name)
 	if err != nil {
 		return host.ServiceStatus{}, err
@@ -146,9 +165,7 @@ func (s *services) signal(name string, signal syscall.Signal) error {
 }
 
 func (s *services) log(name string, lines int) ([]byte, error) {
-	s.mu.Lock()
 	service, err := s.find(name)
-	s.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
@@ -229,10 +246,11 @@ func (s *service) stop(current child) {
 		s.killRest(current, syscall.SIGTERM)
 	}
 	select {
-	case <-current.exited:
+	case status := <-current.exited:
+		s.gone(describe(status))
 	case <-time.After(stopPatience):
 		_ = syscall.Kill(current.pid, syscall.SIGKILL)
-		<-current.exited
+		s.gone(describe(<-current.exited))
 	}
 	if s.spec.KillMode != "process" {
 		s.killRest(current, syscall.SIGKILL)

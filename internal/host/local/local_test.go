@@ -264,6 +264,27 @@ func TestServices(t *testing.T) {
 	if _, err := h.Service(ctx, "counter"); !errors.Is(err, host.ErrNotExist) {
 		t.Errorf("stopped service: %v", err)
 	}
+	stubborn := host.Service{Name: "stubborn", Argv: []string{"sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.1; done"}}
+	if err := h.StartService(ctx, stubborn); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the stubborn service", func() bool { log, _ := h.ServiceLog(ctx, "stubborn", 1); return string(log) == "up\n" })
+	stopped := make(chan error)
+	go func() { stopped <- h.StopService(ctx, "stubborn") }()
+	if err := h.StartService(ctx, service); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-stopped:
+		t.Errorf("a service that ignores SIGTERM held up another, or was given no time: %v", err)
+	default:
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	if left := shell(t, h, "pgrep -fa 'trap .. TER[M]' || true"); left != "" {
+		t.Errorf("left after the stop: %s", left)
+	}
 	if err := h.StartService(ctx, host.Service{Name: "bad", Argv: []string{"/no/such"}}); err == nil {
 		t.Error("a service without a program was started")
 	}
