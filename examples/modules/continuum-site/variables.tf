@@ -29,7 +29,7 @@ variable "service_cidr" {
 }
 
 variable "fabric" {
-  description = "Name of the ClusterLink fabric that the peer belongs to."
+  description = "ClusterLink fabric that the peer belongs to, by its id."
   type        = string
 }
 

@@ -74,7 +74,7 @@ module "edge" {
   lighthouses        = [testbed_nebula_lighthouse.this.endpoint]
   cluster_cidr       = "10.44.0.0/16"
   service_cidr       = "10.45.0.0/16"
-  fabric             = testbed_clusterlink_fabric.continuum.name
+  fabric             = testbed_clusterlink_fabric.continuum.id
   dataplane          = var.dataplane
   k3s_binary         = var.k3s_binary
   k3s_images         = var.k3s_images
@@ -90,7 +90,7 @@ module "cloud" {
   lighthouses        = [testbed_nebula_lighthouse.this.endpoint]
   cluster_cidr       = "10.46.0.0/16"
   service_cidr       = "10.47.0.0/16"
-  fabric             = testbed_clusterlink_fabric.continuum.name
+  fabric             = testbed_clusterlink_fabric.continuum.id
   dataplane          = var.dataplane
   k3s_binary         = var.k3s_binary
   k3s_images         = var.k3s_images

@@ -1,0 +1,3 @@
+resource "testbed_clusterlink_fabric" "continuum" {
+  name = "continuum"
+}
