@@ -111,6 +111,20 @@ func (w *workspace) run(args ...string) []byte {
 	return out.Bytes()
 }
 
+// destroy ends the testbed. The results outlive it, which is their purpose, and
+// are all that does.
+func (w *workspace) destroy() {
+	w.t.Helper()
+	w.run("destroy", "-input=false", "-auto-approve")
+	if err := os.RemoveAll(filepath.Join(w.dataDir, "results")); err != nil {
+		w.t.Fatal(err)
+	}
+	// Nothing else keeps the folder.
+	if err := os.Remove(w.dataDir); err != nil {
+		w.t.Error(err)
+	}
+}
+
 // destroyAtEnd destroys whatever a failed test left.
 func (w *workspace) destroyAtEnd() {
 	w.t.Cleanup(func() {

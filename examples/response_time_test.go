@@ -72,7 +72,7 @@ func TestResponseTime(t *testing.T) {
 		}
 	}
 
-	w.run("destroy", "-input=false", "-auto-approve")
+	w.destroy()
 	before.CompareAfter(t)
 }
 
@@ -96,6 +96,6 @@ func TestKilledProvider(t *testing.T) {
 		}
 	}
 	w.run("apply", "-input=false", "-auto-approve")
-	w.run("destroy", "-input=false", "-auto-approve")
+	w.destroy()
 	before.CompareAfter(t)
 }
