@@ -99,8 +99,10 @@ func ApplyImport(ctx context.Context, cluster *kube.Client, spec ImportSpec) err
 	}
 	service, err = cluster.Wait(ctx, kube.RefOf(service), "updated", func(service *unstructured.Unstructured) (bool, string) {
 		ports, _, _ := unstructured.NestedSlice(service.Object, "spec", "ports")
-		if len(ports) == 1 && ports[0].(map[string]any)["port"] == int64(spec.Port) {
-			return true, ""
+		if len(ports) == 1 {
+			if port, ok := ports[0].(map[string]any); ok && port["port"] == int64(spec.Port) {
+				return true, ""
+			}
 		}
 		return false, "the control plane has not updated its port yet"
 	})

@@ -62,7 +62,9 @@ func operator(image string) ([]*unstructured.Unstructured, error) {
 				return nil, err
 			}
 			for _, container := range containers {
-				container.(map[string]any)["image"] = image
+				if container, ok := container.(map[string]any); ok {
+					container["image"] = image
+				}
 			}
 			if err := unstructured.SetNestedSlice(object.Object, containers, "spec", "template", "spec", "containers"); err != nil {
 				return nil, err

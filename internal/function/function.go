@@ -131,6 +131,7 @@ func (s Spec) deployment(image string) *unstructured.Unstructured {
 }
 
 func (s Spec) container(image string) map[string]any {
+	resources := map[string]any{}
 	container := map[string]any{
 		"name":            "function",
 		"image":           image,
@@ -141,7 +142,6 @@ func (s Spec) container(image string) map[string]any {
 			"tcpSocket":     map[string]any{"port": int64(s.Port)},
 			"periodSeconds": int64(1),
 		},
-		"resources": map[string]any{},
 	}
 	if len(s.Args) > 0 {
 		container["args"] = anySlice(s.Args)
@@ -159,13 +159,13 @@ func (s Spec) container(image string) map[string]any {
 			"capabilities":             map[string]any{"drop": []any{"ALL"}},
 		}
 	}
-	resources := container["resources"].(map[string]any)
 	if len(s.Requests) > 0 {
 		resources["requests"] = anyMap(s.Requests)
 	}
 	if len(s.Limits) > 0 {
 		resources["limits"] = anyMap(s.Limits)
 	}
+	container["resources"] = resources
 	return container
 }
 
@@ -227,7 +227,7 @@ func Observe(ctx context.Context, cluster *kube.Client, namespace, name string) 
 			return Status{}, fmt.Errorf("read function %s/%s of %s: %w", namespace, name, cluster.URL(), err)
 		}
 	}
-	if absent != nil {
+	if service == nil {
 		return status, nil
 	}
 	status.ClusterIP, _, _ = unstructured.NestedString(service.Object, "spec", "clusterIP")

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/datadir"
@@ -278,19 +279,17 @@ func (e *end) answering(ctx context.Context, work func(address string) error) er
 	ctx, cancel := context.WithCancel(ctx)
 	address := make(chan string, 1)
 	ended := make(chan error, 1)
-	go func() {
+	var probe sync.WaitGroup
+	probe.Go(func() {
 		_, err := e.host.Run(ctx, host.Command{Argv: []string{e.agent, "probe", "answer", e.address}, Stdout: &firstLine{line: address}})
 		ended <- err
-	}()
-	defer func() {
-		cancel()
-		<-ended
-	}()
+	})
+	defer probe.Wait()
+	defer cancel()
 	select {
 	case a := <-address:
 		return work(a)
 	case err := <-ended:
-		ended <- nil
 		return fmt.Errorf("answer probes at %s: %w", e.address, err)
 	}
 }

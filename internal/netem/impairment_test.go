@@ -222,7 +222,7 @@ func TestReorderGap(t *testing.T) {
 	// The distance is 5 and then geometric: 5 + (1-p)/p = 6 packets on average,
 	// with a variance of (1-p)/p^2 = 2.
 	want := packets / 6.0
-	if se := math.Sqrt(packets * 2 / math.Pow(6, 3)); math.Abs(float64(reordered)-want) > 3*se {
+	if se := math.Sqrt(packets * 2 / (6 * 6 * 6)); math.Abs(float64(reordered)-want) > 3*se {
 		t.Errorf("%d packets overtake, want %.0f within %.0f", reordered, want, 3*se)
 	}
 }

@@ -63,7 +63,9 @@ func Listen(dir string) (net.Listener, error) {
 	})
 	if err == nil {
 		// The name goes through a descriptor that is closed now.
-		listener.(*net.UnixListener).SetUnlinkOnClose(false)
+		if unix, ok := listener.(*net.UnixListener); ok {
+			unix.SetUnlinkOnClose(false)
+		}
 	}
 	return listener, err
 }
@@ -79,7 +81,7 @@ func call(ctx context.Context, dir string, request Request) (Response, error) {
 		return Response{}, err
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if err := json.NewEncoder(conn).Encode(request); err != nil {
 		return Response{}, errors.Join(ctx.Err(), err)

@@ -137,7 +137,7 @@ resource "testbed_benchmark_run" "response_time" {
 
   functions = {
     hello-world  = {}
-    payload-echo = { payload_bytes = 102400 }
+    payload-echo = { payload_bytes = 102400, echo = true }
   }
 
   baseline = "direct"

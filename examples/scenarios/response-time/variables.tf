@@ -7,7 +7,7 @@ variable "requests" {
 variable "blocks" {
   description = "Blocks that the requests are spread over, each with all cells in random order."
   type        = number
-  default     = 5
+  default     = 10
 }
 
 variable "dataplane" {

@@ -98,7 +98,9 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	if err != nil {
 		err = errors.Join(err, server.Close())
 	}
-	<-done
+	if served := <-done; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
 	return err
 }
 

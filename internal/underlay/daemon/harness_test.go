@@ -215,8 +215,10 @@ func (l *lab) iperf(client, server, address string, args ...string) float64 {
 	if err := listen.Start(); err != nil {
 		l.tb.Fatal(err)
 	}
-	defer listen.Wait()
-	defer listen.Process.Kill()
+	defer func() {
+		_ = listen.Process.Kill() // it ends after one client
+		_ = listen.Wait()
+	}()
 	banner := make([]byte, 4096)
 	for seen := ""; !strings.Contains(seen, "listening"); {
 		n, err := out.Read(banner)
