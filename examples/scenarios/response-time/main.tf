@@ -158,6 +158,7 @@ resource "testbed_benchmark_run" "response_time" {
     cloud = { profiles = { (testbed_link.edge_cloud.id) = testbed_netem_profile.cloud.json } }
   }
 
+  describe    = [module.cloud.cluster] # beside the client's, which is always recorded
   connections = ["reuse", "new"]
   requests    = var.requests
   blocks      = var.blocks
