@@ -17,6 +17,8 @@ const (
 
 	operatorNamespace = "clusterlink-operator"
 	operatorName      = "cl-operator-controller-manager"
+	controlplaneName  = "cl-controlplane"
+	dataplaneName     = "cl-dataplane"
 	instanceName      = "cl-instance"
 	ingressService    = "clusterlink"
 	apiVersion        = "clusterlink.net/v1alpha1"
@@ -136,7 +138,7 @@ func (s PeerSpec) ingress() *unstructured.Unstructured {
 		"metadata":   map[string]any{"name": ingressService, "namespace": SystemNamespace},
 		"spec": map[string]any{
 			"type":     s.Ingress,
-			"selector": map[string]any{"app": "cl-dataplane"},
+			"selector": map[string]any{"app": dataplaneName},
 			"ports":    []any{port},
 		},
 	}}

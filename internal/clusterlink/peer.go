@@ -79,7 +79,7 @@ func ApplyPeer(ctx context.Context, cluster *kube.Client, fabric *Fabric, spec P
 		if err := cluster.Apply(ctx, made.objects(spec.CertificateVersion)...); err != nil {
 			return err
 		}
-		if err := restart(ctx, cluster); err != nil {
+		if err := endPods(ctx, cluster); err != nil {
 			return err
 		}
 	}
@@ -125,14 +125,14 @@ func applyOperator(ctx context.Context, cluster *kube.Client, spec PeerSpec, arc
 
 func awaitPeer(ctx context.Context, cluster *kube.Client, spec PeerSpec) error {
 	images := spec.Images()
-	err := workload.AwaitAvailable(ctx, cluster, SystemNamespace, "cl-controlplane", spec.taken(images[1], 1))
+	err := workload.AwaitAvailable(ctx, cluster, SystemNamespace, controlplaneName, spec.taken(images[1], 1))
 	if err != nil {
 		if !operatorRuns(context.WithoutCancel(ctx), cluster) {
 			return workload.Explain(ctx, cluster, operatorNamespace, operatorName, err)
 		}
 		return err
 	}
-	if err := workload.AwaitAvailable(ctx, cluster, SystemNamespace, "cl-dataplane", spec.taken(images[2], spec.Replicas)); err != nil {
+	if err := workload.AwaitAvailable(ctx, cluster, SystemNamespace, dataplaneName, spec.taken(images[2], spec.Replicas)); err != nil {
 		return err
 	}
 	_, err = cluster.Wait(ctx, instanceRef(), "ready", instanceReady)
@@ -204,9 +204,9 @@ func readSecrets(ctx context.Context, cluster *kube.Client) (found secrets, vers
 	return found, version, nil
 }
 
-// restart ends the pods that hold former certificates, which they do not notice
-// the change of; others take their place.
-func restart(ctx context.Context, cluster *kube.Client) error {
+// endPods ends the pods of the control plane and the data plane. Their
+// Deployments, if there are any, start others, which read the certificates anew.
+func endPods(ctx context.Context, cluster *kube.Client) error {
 	pods, err := cluster.List(ctx, "v1", "Pod", SystemNamespace, "app in (cl-controlplane,cl-dataplane)")
 	if err != nil {
 		return err

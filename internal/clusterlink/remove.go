@@ -22,6 +22,15 @@ func RemovePeer(ctx context.Context, cluster *kube.Client) error {
 	if err := removeInstance(ctx, cluster); err != nil {
 		return err
 	}
+	// A namespace that is empty goes at once, one with pods some time after them.
+	err := cluster.Delete(ctx, workload.Ref(operatorNamespace, operatorName),
+		workload.Ref(SystemNamespace, controlplaneName), workload.Ref(SystemNamespace, dataplaneName))
+	if err != nil {
+		return err
+	}
+	if err := endPods(ctx, cluster); err != nil {
+		return err
+	}
 	// Services of imports lie in the namespaces of their users.
 	services, err := managedServices(ctx, cluster, "", managedBy)
 	if err != nil {
@@ -42,7 +51,7 @@ func RemovePeer(ctx context.Context, cluster *kube.Client) error {
 			rest = append(rest, kube.RefOf(object))
 		}
 	}
-	const rbac, controlplaneRole = "rbac.authorization.k8s.io/v1", SystemNamespace + ":cl-controlplane"
+	const rbac, controlplaneRole = "rbac.authorization.k8s.io/v1", SystemNamespace + ":" + controlplaneName
 	rest = append(rest,
 		kube.Ref{APIVersion: rbac, Kind: "ClusterRole", Name: controlplaneRole},
 		kube.Ref{APIVersion: rbac, Kind: "ClusterRoleBinding", Name: controlplaneRole})

@@ -17,8 +17,8 @@ import (
 // certificates by, as its own deployment tool writes them.
 const (
 	siteSecret         = "cl-ca"
-	controlplaneSecret = "cl-controlplane"
-	dataplaneSecret    = "cl-dataplane"
+	controlplaneSecret = controlplaneName
+	dataplaneSecret    = dataplaneName
 	peerSecret         = "cl-peer"
 )
 
