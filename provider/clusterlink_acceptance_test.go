@@ -246,6 +246,7 @@ func TestAccClusterlink(t *testing.T) {
 			{
 				PreConfig: func() {
 					remove(cloud, kube.Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "default", Name: "hello-world"},
+						kube.Ref{APIVersion: "v1", Kind: "Service", Namespace: "default", Name: "payload-echo"},
 						kube.Ref{APIVersion: clapi, Kind: "Export", Namespace: "default", Name: "hello-world"})
 					remove(edge, kube.Ref{APIVersion: clapi, Kind: "Import", Namespace: "default", Name: "hello"},
 						kube.Ref{APIVersion: clapi, Kind: "AccessPolicy", Namespace: "default", Name: "allow-all"},
@@ -254,7 +255,7 @@ func TestAccClusterlink(t *testing.T) {
 				},
 				Config: pair + allowed,
 				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: append(
-					actions(plancheck.ResourceActionUpdate, peer, function).PreApply,
+					actions(plancheck.ResourceActionUpdate, peer, function, "testbed_function.echo").PreApply,
 					actions(plancheck.ResourceActionCreate, connection, export, imported, policy).PreApply...)},
 				Check: func(s *terraform.State) error { return callImports(s, clusters) },
 			},

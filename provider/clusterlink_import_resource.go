@@ -99,7 +99,7 @@ func (m *clusterlinkImportModel) observe(ctx context.Context, cluster *kube.Clie
 	}
 	m.Address = types.StringValue(spec.Address())
 	m.URL = types.StringValue("http://" + spec.Address())
-	m.ClusterIP = types.StringValue(status.ClusterIP)
+	m.ClusterIP = textOrNull(status.ClusterIP)
 	return nil
 }
 
@@ -167,7 +167,7 @@ func (r *clusterlinkImportResource) Schema(ctx context.Context, _ resource.Schem
 			},
 			"cluster_ip": schema.StringAttribute{
 				Computed:            true,
-				PlanModifiers:       keep,
+				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseNonNullStateForUnknown()},
 				MarkdownDescription: "Address behind the name, for clients that must not ask DNS.",
 			},
 		},

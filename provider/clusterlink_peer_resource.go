@@ -173,7 +173,7 @@ func (r *clusterlinkPeerResource) Schema(ctx context.Context, _ resource.SchemaR
 				Optional:            true,
 				Computed:            true,
 				Validators:          portRange,
-				PlanModifiers:       []planmodifier.Int64{int64planmodifier.UseStateForUnknown()},
+				PlanModifiers:       []planmodifier.Int64{int64planmodifier.UseNonNullStateForUnknown()},
 				MarkdownDescription: "Port of the ingress: of the node, 30000 to 32767, or of the load balancer. By default the cluster chooses a node port, and a load balancer has 443.",
 			},
 			"log_level": schema.StringAttribute{
@@ -224,7 +224,7 @@ func (r *clusterlinkPeerResource) Schema(ctx context.Context, _ resource.SchemaR
 			},
 			"gateway": schema.SingleNestedAttribute{
 				Computed:            true,
-				PlanModifiers:       []planmodifier.Object{objectplanmodifier.UseStateForUnknown()},
+				PlanModifiers:       []planmodifier.Object{objectplanmodifier.UseNonNullStateForUnknown()},
 				MarkdownDescription: "Where other peers reach this one. Null without ingress.",
 				Attributes: map[string]schema.Attribute{
 					"host": schema.StringAttribute{Computed: true, MarkdownDescription: "Address of a node, or of the load balancer."},

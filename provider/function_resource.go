@@ -196,7 +196,7 @@ func (r *functionResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 				Optional:            true,
 				Computed:            true,
 				Validators:          nodePortRange,
-				PlanModifiers:       []planmodifier.Int64{int64planmodifier.UseStateForUnknown()},
+				PlanModifiers:       []planmodifier.Int64{int64planmodifier.UseNonNullStateForUnknown()},
 				MarkdownDescription: "Port of the node, 30000 to 32767; chosen by the cluster by default.",
 			},
 			"resources": schema.SingleNestedAttribute{

@@ -64,8 +64,8 @@ func operator(image string) ([]*unstructured.Unstructured, error) {
 				return nil, err
 			}
 			for _, container := range containers {
-				if container, ok := container.(map[string]any); ok {
-					container["image"] = image
+				if c, ok := container.(map[string]any); ok {
+					c["image"] = image
 				}
 			}
 			if err := unstructured.SetNestedSlice(object.Object, containers, "spec", "template", "spec", "containers"); err != nil {

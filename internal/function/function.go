@@ -132,6 +132,12 @@ func (s Spec) deployment(image string) *unstructured.Unstructured {
 
 func (s Spec) container(image string) map[string]any {
 	resources := map[string]any{}
+	if len(s.Requests) > 0 {
+		resources["requests"] = anyMap(s.Requests)
+	}
+	if len(s.Limits) > 0 {
+		resources["limits"] = anyMap(s.Limits)
+	}
 	container := map[string]any{
 		"name":            "function",
 		"image":           image,
@@ -142,6 +148,7 @@ func (s Spec) container(image string) map[string]any {
 			"tcpSocket":     map[string]any{"port": int64(s.Port)},
 			"periodSeconds": int64(1),
 		},
+		"resources": resources,
 	}
 	if len(s.Args) > 0 {
 		container["args"] = anySlice(s.Args)
@@ -159,13 +166,6 @@ func (s Spec) container(image string) map[string]any {
 			"capabilities":             map[string]any{"drop": []any{"ALL"}},
 		}
 	}
-	if len(s.Requests) > 0 {
-		resources["requests"] = anyMap(s.Requests)
-	}
-	if len(s.Limits) > 0 {
-		resources["limits"] = anyMap(s.Limits)
-	}
-	container["resources"] = resources
 	return container
 }
 
@@ -213,33 +213,39 @@ func anySlice(list []string) []any {
 // Observe returns a function, or an error that wraps fs.ErrNotExist when there
 // is nothing of it. What a part that was removed by hand would say is empty.
 func Observe(ctx context.Context, cluster *kube.Client, namespace, name string) (Status, error) {
-	deployment, err := cluster.Get(ctx, deploymentRef(namespace, name))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return Status{}, err
-	}
-	service, absent := cluster.Get(ctx, serviceRef(namespace, name))
-	if absent != nil && (err != nil || !errors.Is(absent, fs.ErrNotExist)) {
-		return Status{}, absent
-	}
 	status := Status{Spec: Spec{Namespace: namespace, Name: name}}
-	if err == nil {
+	deployment, noDeployment := cluster.Get(ctx, deploymentRef(namespace, name))
+	if noDeployment == nil {
+		var err error
 		if status.Spec, err = parseDeployment(deployment); err != nil {
 			return Status{}, fmt.Errorf("read function %s/%s of %s: %w", namespace, name, cluster.URL(), err)
 		}
+	} else if !errors.Is(noDeployment, fs.ErrNotExist) {
+		return Status{}, noDeployment
 	}
-	if service == nil {
-		return status, nil
+	service, noService := cluster.Get(ctx, serviceRef(namespace, name))
+	if noService == nil {
+		status.readService(service)
+		var err error
+		status.NodeIP, err = workload.NodeAddress(ctx, cluster)
+		return status, err
 	}
-	status.ClusterIP, _, _ = unstructured.NestedString(service.Object, "spec", "clusterIP")
+	if errors.Is(noService, fs.ErrNotExist) && noDeployment == nil {
+		noService = nil
+	}
+	return status, noService
+}
+
+func (s *Status) readService(service *unstructured.Unstructured) {
+	s.ClusterIP, _, _ = unstructured.NestedString(service.Object, "spec", "clusterIP")
 	ports, _, _ := unstructured.NestedSlice(service.Object, "spec", "ports")
-	if len(ports) > 0 {
-		port, _ := ports[0].(map[string]any)
-		number, _ := port["port"].(int64)
-		nodePort, _ := port["nodePort"].(int64)
-		status.Spec.Port, status.Spec.NodePort = int(number), int(nodePort)
+	if len(ports) == 0 {
+		return
 	}
-	status.NodeIP, err = workload.NodeAddress(ctx, cluster)
-	return status, err
+	port, _ := ports[0].(map[string]any)
+	number, _ := port["port"].(int64)
+	nodePort, _ := port["nodePort"].(int64)
+	s.Spec.Port, s.Spec.NodePort = int(number), int(nodePort)
 }
 
 func parseDeployment(deployment *unstructured.Unstructured) (Spec, error) {
