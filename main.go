@@ -1,14 +1,17 @@
 // Command terraform-provider-testbed serves the provider to Terraform and
-// OpenTofu.
+// OpenTofu. With the argument "report" it makes a report of results folders
+// instead, without either.
 package main
 
 import (
 	"context"
 	"flag"
 	"log"
+	"os"
 
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/report"
 	"github.com/terraform-testbed/terraform-provider-testbed/provider"
 )
 
@@ -16,6 +19,12 @@ import (
 var version = "dev"
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "report" {
+		if err := report.Command(os.Args[2:], os.Stdout); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	debug := flag.Bool("debug", false, "serve until interrupted, for a debugger to attach")
 	flag.Parse()
 	err := providerserver.Serve(context.Background(), provider.New(version), providerserver.ServeOpts{

@@ -1,0 +1,195 @@
+package report
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"image"
+	_ "image/png"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
+)
+
+var (
+	update = flag.Bool("update", false, "write the golden files")
+	keep   = flag.String("keep", "", "folder to leave the reports and screenshots of tests in")
+)
+
+// small is a run whose tables fit a page: one function, two scenarios.
+func small(t *testing.T) synthetic {
+	s := newSynthetic(t)
+	delete(s.plan.Functions, "payload-echo")
+	delete(s.plan.Scenarios, "cloud")
+	s.plan.Connections = []load.Connection{load.Reuse}
+	s.plan.Requests, s.plan.Warmup = 10, 1
+	s.plan.Arms["cluster_link"] = s.plan.Arms["clusterlink"]
+	delete(s.plan.Arms, "clusterlink")
+	return s
+}
+
+func build(t *testing.T, options Options, folders ...string) map[string][]byte {
+	t.Helper()
+	files, err := Build(folders, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// What papers and programs read is compared letter by letter.
+func TestTables(t *testing.T) {
+	dir := t.TempDir()
+	first, second := small(t), small(t)
+	first.failing = func(c bench.Cell, seq int) bool { return c.Scenario == "edge" && c.Arm != "direct" && seq == 2 }
+	second.factor, second.plan.Seed = 1.2, 2
+	files := build(t, Options{Formats: []Format{CSV, LaTeX, Benchstat}},
+		first.write(t, filepath.Join(dir, "first_run")), second.write(t, filepath.Join(dir, "second_run")))
+	want := []string{"benchstat.txt", "comparisons.csv", "results.csv", "runs.csv", "tables.tex"}
+	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, want) {
+		t.Errorf("the files are %q, want %q", got, want)
+	}
+	for name, got := range files {
+		golden := filepath.Join("testdata", name)
+		if *update {
+			if err := os.WriteFile(golden, got, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(text), string(got)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// The same folders give the same bytes, wherever they are.
+func TestReportIsAFunctionOfItsRuns(t *testing.T) {
+	s := small(t)
+	a := build(t, Options{}, s.write(t, filepath.Join(t.TempDir(), "run")))
+	b := build(t, Options{}, s.write(t, filepath.Join(t.TempDir(), "run")))
+	if !maps.EqualFunc(a, b, bytes.Equal) {
+		t.Error("two reports of one run differ")
+	}
+}
+
+func TestPictures(t *testing.T) {
+	files := build(t, Options{Formats: []Format{SVG, PNG}}, newSynthetic(t).write(t, filepath.Join(t.TempDir(), "run")))
+	for _, name := range []string{"topology", "response-time-hello-world", "response-time-payload-echo",
+		"overhead-hello-world", "distribution-hello-world", "drift-payload-echo"} {
+		picture, _, err := image.Decode(bytes.NewReader(files["figures/"+name+".png"]))
+		if err != nil {
+			t.Errorf("%s.png: %v", name, err)
+			continue
+		}
+		arm := lookOf(1).color
+		if !has(picture, arm.R, arm.G, arm.B) {
+			t.Errorf("%s.png does not show the second arm", name)
+		}
+		if drawing := string(files["figures/"+name+".svg"]); !strings.HasPrefix(drawing, "<?xml") || !strings.Contains(drawing, "stroke:#D55E00") {
+			t.Errorf("%s.svg does not show the second arm", name)
+		}
+	}
+	for i := range looks {
+		for j := range i {
+			if looks[i].marker == looks[j].marker || slices.Equal(looks[i].dashes, looks[j].dashes) {
+				t.Errorf("without colour, arms %d and %d look the same", j, i)
+			}
+		}
+	}
+}
+
+func has(picture image.Image, red, green, blue uint8) bool {
+	for y := picture.Bounds().Min.Y; y < picture.Bounds().Max.Y; y++ {
+		for x := picture.Bounds().Min.X; x < picture.Bounds().Max.X; x++ {
+			r, g, b, _ := picture.At(x, y).RGBA()
+			if uint8(r>>8) == red && uint8(g>>8) == green && uint8(b>>8) == blue {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Runs that hold little still make a report.
+func TestOddRuns(t *testing.T) {
+	for name, change := range map[string]func(*synthetic){
+		"one block":           func(s *synthetic) { s.plan.Blocks = 1 },
+		"one arm":             func(s *synthetic) { delete(s.plan.Arms, "cluster_link") },
+		"one request":         func(s *synthetic) { s.plan.Blocks, s.plan.Requests = 1, 1 },
+		"everything failed":   func(s *synthetic) { s.failing = func(bench.Cell, int) bool { return true } },
+		"every visit was off": func(s *synthetic) { s.invalid = func(int, string) bool { return true } },
+		"cancelled":           func(s *synthetic) { s.completed = false },
+		"no links":            func(s *synthetic) { s.plan.Scenarios = map[string]bench.Scenario{"as it is": {}} },
+		"six arms": func(s *synthetic) {
+			for _, arm := range []string{"a", "b", "c", "d"} {
+				s.plan.Arms[arm] = s.plan.Arms["direct"]
+			}
+		},
+		"names that are markup": func(s *synthetic) { s.plan.Arms["<b>&"] = s.plan.Arms["direct"]; delete(s.plan.Arms, "cluster_link") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := small(t)
+			change(&s)
+			files := build(t, Options{}, s.write(t, filepath.Join(t.TempDir(), "run")))
+			checkPage(t, files["report.html"])
+		})
+	}
+}
+
+func TestBuildRefuses(t *testing.T) {
+	dir := t.TempDir()
+	run := small(t).write(t, filepath.Join(dir, "run"))
+	other := small(t)
+	other.emulator = "sch_netem"
+	netem := other.write(t, filepath.Join(dir, "netem"))
+	for name, test := range map[string]struct {
+		folders []string
+		options Options
+		want    string
+		is      error
+	}{
+		"nothing":         {nil, Options{}, "needs the folder of a run", nil},
+		"no folder":       {[]string{filepath.Join(dir, "none")}, Options{}, "read the results in", os.ErrNotExist},
+		"format":          {[]string{run}, Options{Formats: []Format{"pdf"}}, `"pdf" is not a format`, nil},
+		"other emulators": {[]string{run, netem}, Options{}, `the links of run were emulated by "testbed-agent underlay" and those of netem by "sch_netem"`, ErrIncomparable},
+		"twice":           {[]string{run, run}, Options{}, `two folders are named "run"`, ErrIncomparable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Build(test.folders, test.options)
+			if err == nil || !strings.Contains(err.Error(), test.want) || test.is != nil && !errors.Is(err, test.is) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestCommand(t *testing.T) {
+	dir := t.TempDir()
+	run := small(t).write(t, filepath.Join(dir, "run"))
+	out := filepath.Join(dir, "out")
+	var said bytes.Buffer
+	if err := Command([]string{run, "-o", out, "-formats", "html,csv", "-title", "A title"}, &said); err != nil {
+		t.Fatal(err)
+	}
+	if want := "3 files of 1 runs; read " + filepath.Join(out, "report.html") + "\n"; said.String() != want {
+		t.Errorf("it said %q, want %q", said.String(), want)
+	}
+	if page, err := os.ReadFile(filepath.Join(out, "report.html")); err != nil || !bytes.Contains(page, []byte("<title>A title</title>")) {
+		t.Errorf("the page has another title, or is not there: %v", err)
+	}
+	if err := Command([]string{"-o", out}, &said); err == nil || !strings.Contains(err.Error(), "name the results folder") {
+		t.Errorf("without a folder: %v", err)
+	}
+}

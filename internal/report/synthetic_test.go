@@ -1,0 +1,182 @@
+package report
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/netem"
+)
+
+// synthetic is a run that never took place: times are drawn from log-normal
+// laws around a model of round trips. It has the files of a real run.
+type synthetic struct {
+	plan      bench.Plan
+	emulator  string
+	factor    float64                               // of all times
+	failing   func(c bench.Cell, seq int) bool      // requests that fail
+	invalid   func(block int, scenario string) bool // visits whose links were off
+	completed bool
+}
+
+func profile(t *testing.T, text string) netem.Profile {
+	t.Helper()
+	p, err := netem.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func newSynthetic(t *testing.T) synthetic {
+	t.Helper()
+	urls := func(host string) map[string]string {
+		return map[string]string{"hello-world": "http://" + host + ":80/", "payload-echo": "http://" + host + ":81/"}
+	}
+	return synthetic{
+		plan: bench.Plan{
+			Name: "response-time",
+			Functions: map[string]bench.Function{
+				"hello-world":  {},
+				"payload-echo": {PayloadBytes: 102400, Echo: true},
+			},
+			Arms: map[string]bench.Arm{
+				"direct":      {URLs: urls("198.19.0.12"), Path: "NodePort on the overlay address"},
+				"clusterlink": {URLs: urls("hello-world.default.svc"), Path: "ClusterLink import"},
+			},
+			Baseline: "direct",
+			Scenarios: map[string]bench.Scenario{
+				"local": {"wan/edge/cloud": profile(t, `{}`)},
+				"edge":  {"wan/edge/cloud": profile(t, `{"rtt":"10ms","jitter":"1ms","loss":{"random":{"percent":0.08}}}`)},
+				"cloud": {"wan/edge/cloud": profile(t, `{"rtt":"40ms","jitter":"4ms","loss":{"random":{"percent":0.32}}}`)},
+			},
+			Connections: []load.Connection{load.Reuse, load.New},
+			Requests:    100, Warmup: 2, Blocks: 5, Seed: 1,
+			Timeout: 5 * time.Second, ConnectTimeout: 2 * time.Second, MaxErrorRatio: 0.05,
+		},
+		emulator: "testbed-agent underlay", factor: 1, completed: true,
+	}
+}
+
+var roundTrips = map[string]float64{"local": 0.1, "edge": 10.4, "cloud": 40.9}
+
+// time returns how long one request takes, in milliseconds.
+func (s synthetic) time(c bench.Cell, first bool, random *rand.Rand) float64 {
+	trips := 1.0
+	if c.Function == "payload-echo" {
+		trips = 2.2
+	}
+	if c.Connection == load.New || first {
+		trips++
+		if c.Arm != "direct" {
+			trips += 3
+		}
+	}
+	own := 0.4
+	if c.Arm != "direct" {
+		own += 0.3
+		if c.Function == "payload-echo" {
+			trips += 0.25
+		}
+	}
+	return s.factor * (own + trips*roundTrips[c.Scenario]) * math.Exp(0.12*random.NormFloat64())
+}
+
+// write makes the folder of the run.
+func (s synthetic) write(t *testing.T, dir string) string {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Create(filepath.Join(dir, bench.SamplesFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	rows := csv.NewWriter(file)
+	row := func(cells ...any) {
+		text := make([]string, len(cells))
+		for i, cell := range cells {
+			text[i] = fmt.Sprint(cell)
+		}
+		if err := rows.Write(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	row("block", "attempt", "valid", "position", "function", "scenario", "connection", "arm", "seq", "warmup", "total_ns", "reused", "error", "detail")
+	random := rand.New(rand.NewPCG(s.plan.Seed, 7))
+	started := time.Date(2026, 11, 30, 20, 0, 0, 0, time.UTC)
+	record := bench.Record{Started: started, Finished: started.Add(6 * time.Minute), Completed: s.completed, Plan: s.plan}
+	record.Environment = s.environment()
+	for _, visit := range s.plan.Schedule() {
+		valid := s.invalid == nil || !s.invalid(visit.Block, visit.Scenario)
+		record.Visits = append(record.Visits, s.visit(visit, valid))
+		for position, cell := range visit.Cells {
+			for seq := range s.plan.Warmup + visit.Requests {
+				failure, detail := "", ""
+				if s.failing != nil && s.failing(cell, seq) {
+					failure, detail = "status", "503 Service Unavailable"
+				}
+				total := int64(1e6 * s.time(cell, seq == 0, random))
+				row(visit.Block, 1, valid, position+1, cell.Function, cell.Scenario, cell.Connection, cell.Arm,
+					seq, seq < s.plan.Warmup, strconv.FormatInt(total, 10), cell.Connection == load.Reuse && seq > 0, failure, detail)
+			}
+		}
+	}
+	rows.Flush()
+	text, err := json.Marshal(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, bench.EnvironmentFile), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func (s synthetic) visit(visit bench.Visit, valid bool) bench.VisitRecord {
+	checks := func(problem string) []bench.LinkCheck {
+		var found []bench.LinkCheck
+		for id, p := range s.plan.Scenarios[visit.Scenario] {
+			rtt := roundTrips[visit.Scenario]
+			if problem != "" {
+				rtt += 8
+			}
+			found = append(found, bench.LinkCheck{Link: id, Profile: p, Problem: problem, Measured: map[string]any{
+				"packets": 25, "wanted_rtt_ms": p.Expect(probeBytes).RTT.Seconds() * 1000,
+				"rtt_median_ms": rtt, "rtt_min_ms": rtt * 0.8, "rtt_max_ms": rtt * 1.3,
+				"wanted_forward_loss": 0.08, "forward_loss": 0, "wanted_reverse_loss": 0.08, "reverse_loss": 4.0,
+			}})
+		}
+		return found
+	}
+	record := bench.VisitRecord{Block: visit.Block, Scenario: visit.Scenario, Attempt: 1, Valid: valid, Before: checks(""), After: checks("")}
+	if !valid {
+		record.After = checks("the median RTT is off: wanted 10 ms, measured 18.4 ms")
+	}
+	return record
+}
+
+func (s synthetic) environment() environment {
+	describe := func(name string) cluster {
+		return cluster{
+			CPU:    "Test CPU at 3.0 GHz",
+			Nodes:  []node{{Name: name, OS: "Debian GNU/Linux 12 (bookworm)", Arch: "amd64", Kernel: "6.18.44", Kubernetes: "v1.37.2+k3s1", Runtime: "containerd://1.6.20", CPU: "2", Memory: "24684092Ki"}},
+			Images: []string{"ghcr.io/clusterlink-net/cl-controlplane:v0.4.1"},
+		}
+	}
+	return environment{
+		Provider: "0.1.0", Nebula: "v1.11.2", Emulator: s.emulator,
+		Client:   client{Cluster: "k3s+local://edge", Namespace: "default", Pod: "testbed-run-response-time", Node: "edge", Image: "testbed.local/agent:0123456789ab"},
+		Clusters: map[string]cluster{"k3s+local://edge": describe("edge"), "k3s+local://cloud": describe("cloud")},
+	}
+}
