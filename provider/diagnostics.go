@@ -1,6 +1,8 @@
 package provider
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -8,8 +10,12 @@ import (
 )
 
 // addFailure words every error of a resource's work: what could not be done,
-// on which object, why, and what to do next.
+// on which object, why, and what to do next, which after an interrupt is
+// another thing than after a failure.
 func addFailure(diags *diag.Diagnostics, verb, thing, name string, err error, next string) {
+	if errors.Is(err, context.Canceled) {
+		next = "It was interrupted. The same command goes on from here, and destroy removes what there is."
+	}
 	detail := fmt.Sprintf("%s %q: %s.", thing, name, err)
 	if next != "" {
 		detail += "\n\n" + next

@@ -236,12 +236,12 @@ func (r *localHostResource) Create(ctx context.Context, req resource.CreateReque
 	status, err := r.data.local.Create(ctx, spec)
 	if errors.Is(err, fs.ErrExist) {
 		resp.Diagnostics.AddAttributeError(path.Root("name"), "Unable to Create Host", fmt.Sprintf(
-			"There is a host %q in %s already, which is not in this state.\n\nName this one otherwise, or take over the other with \"terraform import\" and the id %q. When nothing in that folder is wanted any more, \"%s/*/testbed-agent cleanup %s\" removes it all.",
+			"There is a host %q in %s already, made by another resource of this configuration or by another state.\n\nName this one otherwise. If no resource has the other, take it over with \"terraform import\" and the id %q; when nothing in that folder is wanted any more, \"%s/*/testbed-agent cleanup %s\" removes it all.",
 			spec.Name, r.data.dataDir, spec.Name, datadir.Dir(r.data.dataDir).Agents(), r.data.dataDir))
 		return
 	}
 	if err != nil {
-		addHostFailure(&resp.Diagnostics, "Create", spec.Name, err, "What was made of it is remade by the next apply.")
+		addHostFailure(&resp.Diagnostics, "Create", spec.Name, err)
 		return
 	}
 	model.set(status)
@@ -289,7 +289,7 @@ func (r *localHostResource) Update(ctx context.Context, req resource.UpdateReque
 	defer cancel()
 	status, err := r.data.local.Apply(ctx, spec)
 	if err != nil {
-		addHostFailure(&resp.Diagnostics, "Update", spec.Name, err, "")
+		addHostFailure(&resp.Diagnostics, "Update", spec.Name, err)
 		return
 	}
 	model.set(status)
@@ -316,11 +316,11 @@ func (r *localHostResource) ImportState(ctx context.Context, req resource.Import
 }
 
 // addHostFailure puts an error about one of the host's networks there.
-func addHostFailure(diags *diag.Diagnostics, verb, name string, err error, next string) {
+func addHostFailure(diags *diag.Diagnostics, verb, name string, err error) {
 	var network *local.NetworkError
 	if errors.As(err, &network) {
-		diags.AddAttributeError(path.Root("networks").AtListIndex(network.Index).AtName("address"), "Unable to "+verb+" Host", err.Error()+".")
+		diags.AddAttributeError(path.Root("networks").AtListIndex(network.Index).AtName(network.Attribute), "Unable to "+verb+" Host", err.Error()+".")
 		return
 	}
-	addFailure(diags, verb, "Host", name, err, next)
+	addFailure(diags, verb, "Host", name, err, "")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"path/filepath"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
@@ -154,6 +153,10 @@ func (r *networkResource) apply(ctx context.Context, model *networkModel, verb s
 		return
 	}
 	dir := datadir.Dir(r.data.dataDir)
+	if err := underlay.Check(); err != nil {
+		addFailure(diags, verb, "Network", spec.Name, err, "")
+		return
+	}
 	program, err := agent.Install(dir)
 	if err == nil {
 		err = underlay.Apply(ctx, dir, program, spec)
@@ -163,7 +166,7 @@ func (r *networkResource) apply(ctx context.Context, model *networkModel, verb s
 		status, err = underlay.Observe(ctx, dir, spec.Name)
 	}
 	if err != nil {
-		addFailure(diags, verb, "Network", spec.Name, err, "The log of the network's process is "+filepath.Join(dir.Network(spec.Name), "daemon.log")+", if it was started.")
+		addFailure(diags, verb, "Network", spec.Name, err, "")
 		return
 	}
 	model.set(status.Spec)

@@ -21,7 +21,11 @@ type Client struct {
 // Every method's error does so too when the network has no running daemon.
 func Open(data datadir.Dir, network string) (*Client, error) {
 	c := &Client{dir: data.Network(network), network: network}
-	if _, err := os.Stat(c.dir); err != nil {
+	_, err := os.Stat(c.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no network %q in %s; use the name of a testbed_network: %w", network, data, fs.ErrNotExist)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("open network %q: %w", network, err)
 	}
 	return c, nil

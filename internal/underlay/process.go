@@ -21,6 +21,17 @@ const (
 	logFile    = "daemon.log"
 )
 
+// Check says what this machine lacks for running networks.
+func Check() error {
+	if os.Geteuid() != 0 {
+		return errors.New("networks need root; run as root, for example with sudo")
+	}
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		return fmt.Errorf("networks need /dev/net/tun; load the kernel's module with: modprobe tun: %w", err)
+	}
+	return nil
+}
+
 // Apply makes the network run as specified: it starts the daemon, or changes
 // the packet size and the seed of one that runs. The range of a running network
 // cannot change. A daemon that takes the place of a killed one takes over its
@@ -41,7 +52,11 @@ func Apply(ctx context.Context, data datadir.Dir, program string, spec Spec) err
 	case !absent(err):
 		return fmt.Errorf("configure network %q: %w", spec.Name, err)
 	}
+	_, missing := os.Stat(filepath.Join(dir, stateFile))
 	if err := start(ctx, data, program, spec); err != nil {
+		if missing != nil { // a new network, which nobody will own
+			err = errors.Join(err, data.Drop(context.WithoutCancel(ctx), dir))
+		}
 		return fmt.Errorf("start network %q: %w", spec.Name, err)
 	}
 	return nil
@@ -49,12 +64,6 @@ func Apply(ctx context.Context, data datadir.Dir, program string, spec Spec) err
 
 // start runs a new daemon in place of one that has ended.
 func start(ctx context.Context, data datadir.Dir, program string, spec Spec) error {
-	if os.Geteuid() != 0 {
-		return errors.New("networks need root; run Terraform as root")
-	}
-	if _, err := os.Stat("/dev/net/tun"); err != nil {
-		return fmt.Errorf("networks need TUN devices; load them with \"modprobe tun\": %w", err)
-	}
 	dir := data.Network(spec.Name)
 	if err := end(ctx, dir); err != nil {
 		return err

@@ -108,3 +108,23 @@ func CheckCIDR(cidr netip.Prefix) error {
 	}
 	return nil
 }
+
+// CheckAddress reports an address that no host can have on the network.
+func (s Spec) CheckAddress(address netip.Addr) error {
+	if !s.CIDR.Contains(address) {
+		return fmt.Errorf("address %s is not within %s; choose one that is", address, s.CIDR)
+	}
+	if address.Is4() && s.CIDR.Bits() < 31 && (address == s.CIDR.Addr() || address == broadcast(s.CIDR)) {
+		return fmt.Errorf("address %s is the first or the last of %s, which stand for the network as a whole; choose one between them", address, s.CIDR)
+	}
+	return nil
+}
+
+// broadcast is the last address of an IPv4 network.
+func broadcast(cidr netip.Prefix) netip.Addr {
+	address := cidr.Addr().As4()
+	for bit := cidr.Bits(); bit < 32; bit++ {
+		address[bit/8] |= 0x80 >> (bit % 8)
+	}
+	return netip.AddrFrom4(address)
+}

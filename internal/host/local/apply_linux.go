@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -49,8 +50,9 @@ func (o *Opener) Apply(ctx context.Context, spec Spec) (Status, error) {
 	return o.make(ctx, spec, func(record) error { return nil })
 }
 
-// make makes the host unless permit, given a living host, has an objection.
-func (o *Opener) make(ctx context.Context, spec Spec, permit func(record) error) (Status, error) {
+// make makes the host unless permit, given a living host, has an objection. A
+// new host that cannot be completed is removed.
+func (o *Opener) make(ctx context.Context, spec Spec, permit func(record) error) (status Status, err error) {
 	if err := spec.check(); err != nil {
 		return Status{}, err
 	}
@@ -72,6 +74,13 @@ func (o *Opener) make(ctx context.Context, spec Spec, permit func(record) error)
 		return Status{}, err
 	}
 	if !found.Made {
+		defer func() {
+			if err != nil {
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
+				defer cancel()
+				err = errors.Join(err, o.remove(ctx, spec.Name))
+			}
+		}()
 		if found, err = o.start(ctx, spec); err != nil {
 			return Status{}, fmt.Errorf("make host %s: %w", spec.Name, err)
 		}
@@ -79,13 +88,16 @@ func (o *Opener) make(ctx context.Context, spec Spec, permit func(record) error)
 	if err := o.connect(ctx, found, spec.Networks); err != nil {
 		return Status{}, err
 	}
-	status, err := o.observe(ctx, found)
-	if err != nil {
+	if status, err = o.observe(ctx, found); err != nil {
 		return Status{}, err
 	}
 	found.Made = true
 	return status, found.save(o.dir)
 }
+
+// abandonTime is for the removal of a host that was not completed, which may
+// be because the time for making it was over.
+const abandonTime = 10 * time.Second
 
 // start makes a fresh host in place of what is there.
 func (o *Opener) start(ctx context.Context, spec Spec) (record, error) {
@@ -167,6 +179,12 @@ func (o *Opener) Remove(ctx context.Context, name string) error {
 		return fmt.Errorf("remove host %s: %w", name, err)
 	}
 	defer unlock()
+	return o.remove(ctx, name)
+}
+
+// remove ends a host and removes its folder, of which the caller holds the
+// lock.
+func (o *Opener) remove(ctx context.Context, name string) error {
 	if err := end(ctx, o.dir, name); err != nil {
 		return err
 	}

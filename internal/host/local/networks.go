@@ -63,15 +63,18 @@ func (o *Opener) ports(ctx context.Context, found record, networks []Network) (m
 	ports := map[string]underlay.Port{}
 	for i, network := range networks {
 		status, err := underlay.Observe(ctx, o.dir, network.Name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, &NetworkError{i, "network", fmt.Errorf("put host %s on network %s: %w", found.Name, network.Name, err)}
+		}
 		if err != nil {
 			return nil, fmt.Errorf("put host %s on network %s: %w", found.Name, network.Name, err)
 		}
-		if !status.Spec.CIDR.Contains(network.Address) {
-			return nil, &NetworkError{i, fmt.Errorf("put host %s on network %s: address %s is not within %s; choose one that is", found.Name, network.Name, network.Address, status.Spec.CIDR)}
+		if err := status.Spec.CheckAddress(network.Address); err != nil {
+			return nil, &NetworkError{i, "address", fmt.Errorf("put host %s on network %s: %w", found.Name, network.Name, err)}
 		}
 		for _, port := range status.Ports {
 			if port.Address.Addr() == network.Address && port.Host != found.Name {
-				return nil, &NetworkError{i, fmt.Errorf("put host %s on network %s: host %s has address %s already; choose another", found.Name, network.Name, port.Host, network.Address)}
+				return nil, &NetworkError{i, "address", fmt.Errorf("put host %s on network %s: host %s has address %s already; choose another", found.Name, network.Name, port.Host, network.Address)}
 			}
 		}
 		ports[network.Name] = underlay.Port{

@@ -52,8 +52,9 @@ func (s Spec) addresses() []netip.Addr {
 
 // NetworkError is an error about one of a host's networks.
 type NetworkError struct {
-	Index int // in Spec.Networks
-	Err   error
+	Index     int    // in Spec.Networks
+	Attribute string // "network" or "address"
+	Err       error
 }
 
 func (e *NetworkError) Error() string { return e.Err.Error() }

@@ -118,11 +118,11 @@ func (n *network) check(wanted underlay.Port) error {
 	if wanted.Host == "" {
 		return fmt.Errorf("a port needs the name of its host")
 	}
-	if !n.spec.CIDR.Contains(address) || wanted.Address.Bits() != n.spec.CIDR.Bits() {
-		return fmt.Errorf("host %q: address %s is outside the network %s; choose one inside, with the prefix length /%d", wanted.Host, wanted.Address, n.spec.CIDR, n.spec.CIDR.Bits())
+	if err := n.spec.CheckAddress(address); err != nil {
+		return fmt.Errorf("host %q: %w", wanted.Host, err)
 	}
-	if address.Is4() && n.spec.CIDR.Bits() < 31 && (address == n.spec.CIDR.Addr() || address == broadcast(n.spec.CIDR)) {
-		return fmt.Errorf("host %q: address %s is the network's or its broadcast address; choose one between them", wanted.Host, address)
+	if wanted.Address.Bits() != n.spec.CIDR.Bits() {
+		return fmt.Errorf("host %q: address %s needs the prefix length of the network %s", wanted.Host, wanted.Address, n.spec.CIDR)
 	}
 	for _, p := range n.ports {
 		if p.Address.Addr() == address {
@@ -130,15 +130,6 @@ func (n *network) check(wanted underlay.Port) error {
 		}
 	}
 	return nil
-}
-
-// broadcast is the last address of an IPv4 network.
-func broadcast(cidr netip.Prefix) netip.Addr {
-	address := cidr.Addr().As4()
-	for bit := cidr.Bits(); bit < 32; bit++ {
-		address[bit/8] |= 0x80 >> (bit % 8)
-	}
-	return netip.AddrFrom4(address)
 }
 
 // add opens a port, joins it with all others and starts its thread.
