@@ -87,7 +87,7 @@ func (r *clusterlinkFabricResource) Create(ctx context.Context, req resource.Cre
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	fabric, err := clusterlink.CreateFabric(r.data.dataDir, model.Name.ValueString())
+	fabric, err := clusterlink.CreateFabric(ctx, r.data.dataDir, model.Name.ValueString())
 	if err != nil {
 		addFailure(&resp.Diagnostics, "Create", "ClusterLink Fabric", model.Name.ValueString(), err, "Check that the provider's data_dir can be written.")
 		return

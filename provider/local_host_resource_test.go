@@ -194,3 +194,48 @@ func TestLocalHostValidation(t *testing.T) {
 		})
 	}
 }
+
+// A host that cannot be what it shall be is an error on the attribute that is
+// wrong, and leaves nothing that its state does not know.
+func TestAccLocalHostThatCannotBe(t *testing.T) {
+	preCheck(t)
+	dir := t.TempDir()
+	base := providerConfig(dir) + `
+resource "testbed_network" "wan" {
+  name = "wan"
+  cidr = "198.18.24.0/24"
+}
+`
+	hosts := func(network string, addresses ...string) string {
+		text := base
+		for i, address := range addresses {
+			text += fmt.Sprintf(`
+resource "testbed_local_host" "h%d" {
+  name     = "edge"
+  networks = [{ network = %s, address = %q }]
+}
+`, i, network, address)
+		}
+		return text
+	}
+	onlyNetwork := func(*terraform.State) error {
+		names, err := datadir.Dir(dir).Hosts()
+		if err == nil && len(names) > 0 {
+			err = fmt.Errorf("hosts are left: %v", names)
+		}
+		return err
+	}
+	const wan = "testbed_network.wan.name"
+	resource.Test(t, resource.TestCase{
+		ProtoV6ProviderFactories: factories(),
+		CheckDestroy:             func(*terraform.State) error { return gone(dir) },
+		Steps: []resource.TestStep{
+			{Config: hosts(wan, "198.18.25.1"), ExpectError: wrapped(`address 198.18.25.1 is not within 198.18.24.0/24; choose one that is`)},
+			{Config: hosts(wan, "198.18.24.255"), ExpectError: wrapped(`address 198.18.24.255 is the first or the last of 198.18.24.0/24, .* choose one between them`)},
+			{Config: hosts(`"wlan"`, "198.18.24.1"), ExpectError: wrapped(`there is no network "wlan" in .*; use the name of a testbed_network`)},
+			{Config: base, Check: onlyNetwork},
+			{Config: hosts(wan, "198.18.24.1", "198.18.24.2"), ExpectError: wrapped(`There is a host "edge" in .* already, made by another resource of this configuration`)},
+			{Config: base, Check: onlyNetwork},
+		},
+	})
+}

@@ -11,6 +11,7 @@ package clusterlink
 
 import (
 	"bytes"
+	"context"
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
@@ -50,12 +51,12 @@ func FabricDir(dataDir, name string) string {
 
 // CreateFabric makes the fabric's certificate and key. A fabric that exists in
 // this folder is kept, so that a creation that was interrupted can be repeated.
-func CreateFabric(dataDir, name string) (*Fabric, error) {
+func CreateFabric(ctx context.Context, dataDir, name string) (*Fabric, error) {
 	fabric, err := OpenFabric(dataDir, name)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return fabric, err
 	}
-	authority, err := bootstrap.CreateFabricCertificate(name)
+	authority, err := certificate(ctx, func() (*bootstrap.Certificate, error) { return bootstrap.CreateFabricCertificate(name) })
 	if err != nil {
 		return nil, fmt.Errorf("create fabric %s: %w", name, err)
 	}

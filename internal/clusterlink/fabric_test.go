@@ -16,11 +16,11 @@ func TestFabric(t *testing.T) {
 	if _, err := OpenFabric(dataDir, "continuum"); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("open a fabric that is not there: %v", err)
 	}
-	fabric, err := CreateFabric(dataDir, "continuum")
+	fabric, err := CreateFabric(t.Context(), dataDir, "continuum")
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := CreateFabric(dataDir, "continuum")
+	again, err := CreateFabric(t.Context(), dataDir, "continuum")
 	if err != nil || again.Fingerprint != fabric.Fingerprint {
 		t.Errorf("create it again: %v, fingerprint %s, want %s", err, again.Fingerprint, fabric.Fingerprint)
 	}
@@ -34,7 +34,7 @@ func TestFabric(t *testing.T) {
 		t.Errorf("references to %s", fabric.ID())
 	}
 
-	made, err := issue(fabric, "edge")
+	made, err := issue(t.Context(), fabric, "edge")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestFabric(t *testing.T) {
 		}
 	})
 	t.Run("refused", func(t *testing.T) {
-		other, err := CreateFabric(dataDir, "other")
+		other, err := CreateFabric(t.Context(), dataDir, "other")
 		if err != nil {
 			t.Fatal(err)
 		}

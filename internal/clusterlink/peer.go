@@ -186,7 +186,7 @@ func certificates(ctx context.Context, cluster *kube.Client, fabric *Fabric, spe
 	if err == nil && version == spec.CertificateVersion && found.verify(fabric, spec.Name) == nil {
 		return nil, nil
 	}
-	return issue(fabric, spec.Name)
+	return issue(ctx, fabric, spec.Name)
 }
 
 func readSecrets(ctx context.Context, cluster *kube.Client) (found secrets, version string, err error) {

@@ -1,6 +1,7 @@
 package clusterlink
 
 import (
+	"context"
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
@@ -37,22 +38,21 @@ type secrets map[string]secret
 // issue makes all certificates of a peer: its own, signed by the fabric, and
 // those that its control plane and data plane trust each other by, signed by
 // an authority that is made for this and forgotten.
-func issue(fabric *Fabric, peer string) (secrets, error) {
-	// Each has an RSA key of 4096 bits, which takes seconds to find.
+func issue(ctx context.Context, fabric *Fabric, peer string) (secrets, error) {
 	var own, site, controlplane, dataplane *bootstrap.Certificate
-	var group errgroup.Group
+	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		own, err = bootstrap.CreatePeerCertificate(peer, fabric.authority)
+		own, err = certificate(ctx, func() (*bootstrap.Certificate, error) { return bootstrap.CreatePeerCertificate(peer, fabric.authority) })
 		return err
 	})
 	group.Go(func() (err error) {
-		if site, err = bootstrap.CreateCACertificate(); err != nil {
+		if site, err = certificate(ctx, bootstrap.CreateCACertificate); err != nil {
 			return err
 		}
-		if controlplane, err = bootstrap.CreateControlplaneCertificate(site); err != nil {
+		if controlplane, err = certificate(ctx, func() (*bootstrap.Certificate, error) { return bootstrap.CreateControlplaneCertificate(site) }); err != nil {
 			return err
 		}
-		dataplane, err = bootstrap.CreateDataplaneCertificate(site)
+		dataplane, err = certificate(ctx, func() (*bootstrap.Certificate, error) { return bootstrap.CreateDataplaneCertificate(site) })
 		return err
 	})
 	if err := group.Wait(); err != nil {
@@ -64,6 +64,26 @@ func issue(fabric *Fabric, peer string) (secrets, error) {
 		dataplaneSecret:    {"cert": dataplane.RawCert(), "key": dataplane.RawKey()},
 		peerSecret:         {"cert.pem": own.RawCert(), "key.pem": own.RawKey(), "ca.pem": fabric.authority.RawCert()},
 	}, nil
+}
+
+// certificate makes a certificate, or stops waiting for it when ctx ends: its
+// RSA key of 4096 bits takes seconds to find, and the search cannot be ended.
+func certificate(ctx context.Context, create func() (*bootstrap.Certificate, error)) (*bootstrap.Certificate, error) {
+	type result struct {
+		made *bootstrap.Certificate
+		err  error
+	}
+	found := make(chan result, 1) // the search ends without a listener, too
+	go func() {
+		made, err := create()
+		found <- result{made, err}
+	}()
+	select {
+	case r := <-found:
+		return r.made, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // verify says why the certificates cannot serve the peer in the fabric, if

@@ -14,6 +14,7 @@ import (
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/agent"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/cgroup"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/datadir"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local/control"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/process"
 )
@@ -120,7 +121,12 @@ func (o *Opener) start(ctx context.Context, spec Spec) (record, error) {
 	if err := hierarchies.Create(group); err != nil {
 		return record{}, err
 	}
-	setup, err := json.Marshal(control.Setup{Name: spec.Name, DataDir: o.dir, Cgroup: group, Addresses: spec.addresses()})
+	// A link in its path would make the host hide another folder.
+	dir, err := filepath.EvalSymlinks(string(o.dir))
+	if err != nil {
+		return record{}, err
+	}
+	setup, err := json.Marshal(control.Setup{Name: spec.Name, DataDir: datadir.Dir(dir), Cgroup: group, Addresses: spec.addresses()})
 	if err != nil {
 		return record{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -50,6 +51,50 @@ func shell(t *testing.T, h host.Host, script string) string {
 		t.Fatal(err)
 	}
 	return strings.TrimSpace(string(output.Stdout))
+}
+
+// TestHidesTheTestbed looks from a host for the testbed's keys, wherever on the
+// machine's file system its folder is, and whichever way leads there.
+func TestHidesTheTestbed(t *testing.T) {
+	needRoot(t)
+	home, err := os.UserHomeDir()
+	if err != nil {
+		t.Skip(err)
+	}
+	base, err := os.MkdirTemp(home, ".testbed-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(base); err != nil {
+			t.Error(err)
+		}
+	})
+	folder, link := filepath.Join(base, "folder"), filepath.Join(base, "link")
+	key := filepath.Join(folder, "keys", "lab.key")
+	if err := os.MkdirAll(filepath.Dir(key), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(key, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(folder, link); err != nil {
+		t.Fatal(err)
+	}
+	for i, dir := range []string{folder, link} {
+		h := newHost(t, local.NewOpener(dir), fmt.Sprintf("edge%d", i))
+		if got := shell(t, h, "ls -A "+base); got != "folder\nlink" {
+			t.Errorf("the host sees another machine: %q", got)
+		}
+		for _, path := range []string{folder, link + "/"} {
+			if got := shell(t, h, "ls -A "+path); got != "" {
+				t.Errorf("a host of %s sees %s: %s", dir, path, got)
+			}
+		}
+		if got := shell(t, h, "find "+base+" -name lab.key || true"); got != "" {
+			t.Errorf("a host of %s finds %s", dir, got)
+		}
+	}
 }
 
 func TestIsMachineOfItsOwn(t *testing.T) {
