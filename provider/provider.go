@@ -125,6 +125,7 @@ func (p *testbedProvider) Resources(context.Context) []func() resource.Resource 
 		newNebulaCAResource,
 		newNebulaLighthouseResource,
 		newNebulaNodeResource,
+		newReportResource,
 	}
 }
 

@@ -54,8 +54,8 @@ func Command(args []string, stdout io.Writer) error {
 		return err
 	}
 	where := *out
-	if _, ok := files["report.html"]; ok {
-		where = filepath.Join(where, "report.html")
+	if _, ok := files[Page]; ok {
+		where = filepath.Join(where, Page)
 	}
 	_, err = fmt.Fprintf(stdout, "%d files of %d runs; read %s\n", len(files), len(folders), where)
 	return err

@@ -21,6 +21,9 @@ var (
 	pageStyle string
 )
 
+// Page is the name of the page among the files of a report.
+const Page = "report.html"
+
 // html adds the page.
 func (r *report) html(files map[string][]byte) error {
 	page, err := template.New("page").Funcs(template.FuncMap{
@@ -45,7 +48,7 @@ func (r *report) html(files map[string][]byte) error {
 	if err := page.Execute(&out, r); err != nil {
 		return err
 	}
-	files["report.html"] = out.Bytes()
+	files[Page] = out.Bytes()
 	return nil
 }
 

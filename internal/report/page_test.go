@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/html"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/report/reporttest"
 )
 
 func attribute(n *html.Node, name string) string {
@@ -99,14 +101,14 @@ func checkPage(t *testing.T, page []byte) {
 }
 
 func TestPage(t *testing.T) {
-	first := newSynthetic(t)
-	first.invalid = func(block int, scenario string) bool { return block == 2 && scenario == "edge" }
-	second := newSynthetic(t)
-	second.factor, second.plan.Seed = 0.9, 2
+	first := reporttest.NewRun(t)
+	first.Invalid = func(block int, scenario string) bool { return block == 2 && scenario == "edge" }
+	second := reporttest.NewRun(t)
+	second.Factor, second.Plan.Seed = 0.9, 2
 	dir := t.TempDir()
 	files := build(t, Options{Formats: []Format{HTML}},
-		first.write(t, filepath.Join(dir, "with-v0.4.1")), second.write(t, filepath.Join(dir, "with-v0.4.2")))
-	page := files["report.html"]
+		first.Write(t, filepath.Join(dir, "with-v0.4.1")), second.Write(t, filepath.Join(dir, "with-v0.4.2")))
+	page := files[Page]
 	checkPage(t, page)
 	for _, want := range []string{
 		"with-v0.4.2 against with-v0.4.1",

@@ -17,6 +17,7 @@ import (
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/report/reporttest"
 )
 
 var (
@@ -25,14 +26,14 @@ var (
 )
 
 // small is a run whose tables fit a page: one function, two scenarios.
-func small(t *testing.T) synthetic {
-	s := newSynthetic(t)
-	delete(s.plan.Functions, "payload-echo")
-	delete(s.plan.Scenarios, "cloud")
-	s.plan.Connections = []load.Connection{load.Reuse}
-	s.plan.Requests, s.plan.Warmup = 10, 1
-	s.plan.Arms["cluster_link"] = s.plan.Arms["clusterlink"]
-	delete(s.plan.Arms, "clusterlink")
+func small(t *testing.T) reporttest.Run {
+	s := reporttest.NewRun(t)
+	delete(s.Plan.Functions, "payload-echo")
+	delete(s.Plan.Scenarios, "cloud")
+	s.Plan.Connections = []load.Connection{load.Reuse}
+	s.Plan.Requests, s.Plan.Warmup = 10, 1
+	s.Plan.Arms["cluster_link"] = s.Plan.Arms["clusterlink"]
+	delete(s.Plan.Arms, "clusterlink")
 	return s
 }
 
@@ -49,10 +50,10 @@ func build(t *testing.T, options Options, folders ...string) map[string][]byte {
 func TestTables(t *testing.T) {
 	dir := t.TempDir()
 	first, second := small(t), small(t)
-	first.failing = func(c bench.Cell, seq int) bool { return c.Scenario == "edge" && c.Arm != "direct" && seq == 2 }
-	second.factor, second.plan.Seed = 1.2, 2
+	first.Failing = func(c bench.Cell, seq int) bool { return c.Scenario == "edge" && c.Arm != "direct" && seq == 2 }
+	second.Factor, second.Plan.Seed = 1.2, 2
 	files := build(t, Options{Formats: []Format{CSV, LaTeX, Benchstat}},
-		first.write(t, filepath.Join(dir, "first_run")), second.write(t, filepath.Join(dir, "second_run")))
+		first.Write(t, filepath.Join(dir, "first_run")), second.Write(t, filepath.Join(dir, "second_run")))
 	want := []string{"benchstat.txt", "comparisons.csv", "results.csv", "runs.csv", "tables.tex"}
 	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, want) {
 		t.Errorf("the files are %q, want %q", got, want)
@@ -77,15 +78,15 @@ func TestTables(t *testing.T) {
 // The same folders give the same bytes, wherever they are.
 func TestReportIsAFunctionOfItsRuns(t *testing.T) {
 	s := small(t)
-	a := build(t, Options{}, s.write(t, filepath.Join(t.TempDir(), "run")))
-	b := build(t, Options{}, s.write(t, filepath.Join(t.TempDir(), "run")))
+	a := build(t, Options{}, s.Write(t, filepath.Join(t.TempDir(), "run")))
+	b := build(t, Options{}, s.Write(t, filepath.Join(t.TempDir(), "run")))
 	if !maps.EqualFunc(a, b, bytes.Equal) {
 		t.Error("two reports of one run differ")
 	}
 }
 
 func TestPictures(t *testing.T) {
-	files := build(t, Options{Formats: []Format{SVG, PNG}}, newSynthetic(t).write(t, filepath.Join(t.TempDir(), "run")))
+	files := build(t, Options{Formats: []Format{SVG, PNG}}, reporttest.NewRun(t).Write(t, filepath.Join(t.TempDir(), "run")))
 	for _, name := range []string{"topology", "response-time-hello-world", "response-time-payload-echo",
 		"overhead-hello-world", "distribution-hello-world", "drift-payload-echo"} {
 		picture, _, err := image.Decode(bytes.NewReader(files["figures/"+name+".png"]))
@@ -124,36 +125,39 @@ func has(picture image.Image, red, green, blue uint8) bool {
 
 // Runs that hold little still make a report.
 func TestOddRuns(t *testing.T) {
-	for name, change := range map[string]func(*synthetic){
-		"one block":           func(s *synthetic) { s.plan.Blocks = 1 },
-		"one arm":             func(s *synthetic) { delete(s.plan.Arms, "cluster_link") },
-		"one request":         func(s *synthetic) { s.plan.Blocks, s.plan.Requests = 1, 1 },
-		"everything failed":   func(s *synthetic) { s.failing = func(bench.Cell, int) bool { return true } },
-		"every visit was off": func(s *synthetic) { s.invalid = func(int, string) bool { return true } },
-		"cancelled":           func(s *synthetic) { s.completed = false },
-		"no links":            func(s *synthetic) { s.plan.Scenarios = map[string]bench.Scenario{"as it is": {}} },
-		"six arms": func(s *synthetic) {
+	for name, change := range map[string]func(*reporttest.Run){
+		"one block":           func(s *reporttest.Run) { s.Plan.Blocks = 1 },
+		"one arm":             func(s *reporttest.Run) { delete(s.Plan.Arms, "cluster_link") },
+		"one request":         func(s *reporttest.Run) { s.Plan.Blocks, s.Plan.Requests = 1, 1 },
+		"everything failed":   func(s *reporttest.Run) { s.Failing = func(bench.Cell, int) bool { return true } },
+		"every visit was off": func(s *reporttest.Run) { s.Invalid = func(int, string) bool { return true } },
+		"cancelled":           func(s *reporttest.Run) { s.Completed = false },
+		"no links":            func(s *reporttest.Run) { s.Plan.Scenarios = map[string]bench.Scenario{"as it is": {}} },
+		"six arms": func(s *reporttest.Run) {
 			for _, arm := range []string{"a", "b", "c", "d"} {
-				s.plan.Arms[arm] = s.plan.Arms["direct"]
+				s.Plan.Arms[arm] = s.Plan.Arms["direct"]
 			}
 		},
-		"names that are markup": func(s *synthetic) { s.plan.Arms["<b>&"] = s.plan.Arms["direct"]; delete(s.plan.Arms, "cluster_link") },
+		"names that are markup": func(s *reporttest.Run) {
+			s.Plan.Arms["<b>&"] = s.Plan.Arms["direct"]
+			delete(s.Plan.Arms, "cluster_link")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := small(t)
 			change(&s)
-			files := build(t, Options{}, s.write(t, filepath.Join(t.TempDir(), "run")))
-			checkPage(t, files["report.html"])
+			files := build(t, Options{}, s.Write(t, filepath.Join(t.TempDir(), "run")))
+			checkPage(t, files[Page])
 		})
 	}
 }
 
 func TestBuildRefuses(t *testing.T) {
 	dir := t.TempDir()
-	run := small(t).write(t, filepath.Join(dir, "run"))
+	run := small(t).Write(t, filepath.Join(dir, "run"))
 	other := small(t)
-	other.emulator = "sch_netem"
-	netem := other.write(t, filepath.Join(dir, "netem"))
+	other.Emulator = "sch_netem"
+	netem := other.Write(t, filepath.Join(dir, "netem"))
 	for name, test := range map[string]struct {
 		folders []string
 		options Options
@@ -177,7 +181,7 @@ func TestBuildRefuses(t *testing.T) {
 
 func TestCommand(t *testing.T) {
 	dir := t.TempDir()
-	run := small(t).write(t, filepath.Join(dir, "run"))
+	run := small(t).Write(t, filepath.Join(dir, "run"))
 	out := filepath.Join(dir, "out")
 	var said bytes.Buffer
 	if err := Command([]string{run, "-o", out, "-formats", "html,csv", "-title", "A title"}, &said); err != nil {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/report/reporttest"
 )
 
 // browser runs a headless Chromium on one page and returns what it prints.
@@ -53,12 +55,12 @@ func framed(page []byte, width, height int) string {
 // The page is looked at as readers do: by day and by night, on telephones and
 // on desks.
 func TestScreenshots(t *testing.T) {
-	s := newSynthetic(t)
-	s.invalid = func(block int, scenario string) bool { return block == 2 && scenario == "edge" }
-	run := s.write(t, filepath.Join(t.TempDir(), "response-time-20261130T200000Z"))
-	other := newSynthetic(t)
-	other.plan.Seed = 3
-	page := build(t, Options{Formats: []Format{HTML}}, run, other.write(t, filepath.Join(t.TempDir(), "response-time-20261201T200000Z")))["report.html"]
+	s := reporttest.NewRun(t)
+	s.Invalid = func(block int, scenario string) bool { return block == 2 && scenario == "edge" }
+	run := s.Write(t, filepath.Join(t.TempDir(), "response-time-20261130T200000Z"))
+	other := reporttest.NewRun(t)
+	other.Plan.Seed = 3
+	page := build(t, Options{Formats: []Format{HTML}}, run, other.Write(t, filepath.Join(t.TempDir(), "response-time-20261201T200000Z")))["report.html"]
 	for _, width := range []int{360, 1280} {
 		for scheme, setting := range map[string]string{"dark": "0", "light": "1"} {
 			t.Run(fmt.Sprintf("%s %d", scheme, width), func(t *testing.T) {

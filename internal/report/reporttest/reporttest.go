@@ -1,4 +1,6 @@
-package report
+// Package reporttest makes the folders of runs that never took place, for tests
+// of what is made from them.
+package reporttest
 
 import (
 	"encoding/csv"
@@ -17,15 +19,15 @@ import (
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/netem"
 )
 
-// synthetic is a run that never took place: times are drawn from log-normal
-// laws around a model of round trips. It has the files of a real run.
-type synthetic struct {
-	plan      bench.Plan
-	emulator  string
-	factor    float64                               // of all times
-	failing   func(c bench.Cell, seq int) bool      // requests that fail
-	invalid   func(block int, scenario string) bool // visits whose links were off
-	completed bool
+// Run is a run that never took place: its times are drawn from log-normal laws
+// around a model of round trips. The same run gives the same files.
+type Run struct {
+	Plan      bench.Plan
+	Emulator  string
+	Factor    float64                               // of all times
+	Failing   func(c bench.Cell, seq int) bool      // requests that fail, none when nil
+	Invalid   func(block int, scenario string) bool // visits whose links were off, none when nil
+	Completed bool
 }
 
 func profile(t *testing.T, text string) netem.Profile {
@@ -37,13 +39,14 @@ func profile(t *testing.T, text string) netem.Profile {
 	return p
 }
 
-func newSynthetic(t *testing.T) synthetic {
+// NewRun returns a run with the plan of the response-time scenario.
+func NewRun(t *testing.T) Run {
 	t.Helper()
 	urls := func(host string) map[string]string {
 		return map[string]string{"hello-world": "http://" + host + ":80/", "payload-echo": "http://" + host + ":81/"}
 	}
-	return synthetic{
-		plan: bench.Plan{
+	return Run{
+		Plan: bench.Plan{
 			Name: "response-time",
 			Functions: map[string]bench.Function{
 				"hello-world":  {},
@@ -63,14 +66,14 @@ func newSynthetic(t *testing.T) synthetic {
 			Requests:    100, Warmup: 2, Blocks: 5, Seed: 1,
 			Timeout: 5 * time.Second, ConnectTimeout: 2 * time.Second, MaxErrorRatio: 0.05,
 		},
-		emulator: "testbed-agent underlay", factor: 1, completed: true,
+		Emulator: "testbed-agent underlay", Factor: 1, Completed: true,
 	}
 }
 
 var roundTrips = map[string]float64{"local": 0.1, "edge": 10.4, "cloud": 40.9}
 
 // time returns how long one request takes, in milliseconds.
-func (s synthetic) time(c bench.Cell, first bool, random *rand.Rand) float64 {
+func (r Run) time(c bench.Cell, first bool, random *rand.Rand) float64 {
 	trips := 1.0
 	if c.Function == "payload-echo" {
 		trips = 2.2
@@ -88,11 +91,11 @@ func (s synthetic) time(c bench.Cell, first bool, random *rand.Rand) float64 {
 			trips += 0.25
 		}
 	}
-	return s.factor * (own + trips*roundTrips[c.Scenario]) * math.Exp(0.12*random.NormFloat64())
+	return r.Factor * (own + trips*roundTrips[c.Scenario]) * math.Exp(0.12*random.NormFloat64())
 }
 
-// write makes the folder of the run.
-func (s synthetic) write(t *testing.T, dir string) string {
+// Write makes the folder of the run and returns its path.
+func (r Run) Write(t *testing.T, dir string) string {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -113,22 +116,22 @@ func (s synthetic) write(t *testing.T, dir string) string {
 		}
 	}
 	row("block", "attempt", "valid", "position", "function", "scenario", "connection", "arm", "seq", "warmup", "total_ns", "reused", "error", "detail")
-	random := rand.New(rand.NewPCG(s.plan.Seed, 7))
+	random := rand.New(rand.NewPCG(r.Plan.Seed, 7))
 	started := time.Date(2026, 11, 30, 20, 0, 0, 0, time.UTC)
-	record := bench.Record{Started: started, Finished: started.Add(6 * time.Minute), Completed: s.completed, Plan: s.plan}
-	record.Environment = s.environment()
-	for _, visit := range s.plan.Schedule() {
-		valid := s.invalid == nil || !s.invalid(visit.Block, visit.Scenario)
-		record.Visits = append(record.Visits, s.visit(visit, valid))
+	record := bench.Record{Started: started, Finished: started.Add(6 * time.Minute), Completed: r.Completed, Plan: r.Plan}
+	record.Environment = r.environment()
+	for _, visit := range r.Plan.Schedule() {
+		valid := r.Invalid == nil || !r.Invalid(visit.Block, visit.Scenario)
+		record.Visits = append(record.Visits, r.visit(visit, valid))
 		for position, cell := range visit.Cells {
-			for seq := range s.plan.Warmup + visit.Requests {
+			for seq := range r.Plan.Warmup + visit.Requests {
 				failure, detail := "", ""
-				if s.failing != nil && s.failing(cell, seq) {
+				if r.Failing != nil && r.Failing(cell, seq) {
 					failure, detail = "status", "503 Service Unavailable"
 				}
-				total := int64(1e6 * s.time(cell, seq == 0, random))
+				total := int64(1e6 * r.time(cell, seq == 0, random))
 				row(visit.Block, 1, valid, position+1, cell.Function, cell.Scenario, cell.Connection, cell.Arm,
-					seq, seq < s.plan.Warmup, strconv.FormatInt(total, 10), cell.Connection == load.Reuse && seq > 0, failure, detail)
+					seq, seq < r.Plan.Warmup, strconv.FormatInt(total, 10), cell.Connection == load.Reuse && seq > 0, failure, detail)
 			}
 		}
 	}
@@ -143,16 +146,16 @@ func (s synthetic) write(t *testing.T, dir string) string {
 	return dir
 }
 
-func (s synthetic) visit(visit bench.Visit, valid bool) bench.VisitRecord {
+func (r Run) visit(visit bench.Visit, valid bool) bench.VisitRecord {
 	checks := func(problem string) []bench.LinkCheck {
 		var found []bench.LinkCheck
-		for id, p := range s.plan.Scenarios[visit.Scenario] {
+		for id, p := range r.Plan.Scenarios[visit.Scenario] {
 			rtt := roundTrips[visit.Scenario]
 			if problem != "" {
 				rtt += 8
 			}
 			found = append(found, bench.LinkCheck{Link: id, Profile: p, Problem: problem, Measured: map[string]any{
-				"packets": 25, "wanted_rtt_ms": p.Expect(probeBytes).RTT.Seconds() * 1000,
+				"packets": 25, "wanted_rtt_ms": p.Expect(100).RTT.Seconds() * 1000,
 				"rtt_median_ms": rtt, "rtt_min_ms": rtt * 0.8, "rtt_max_ms": rtt * 1.3,
 				"wanted_forward_loss": 0.08, "forward_loss": 0, "wanted_reverse_loss": 0.08, "reverse_loss": 4.0,
 			}})
@@ -166,17 +169,19 @@ func (s synthetic) visit(visit bench.Visit, valid bool) bench.VisitRecord {
 	return record
 }
 
-func (s synthetic) environment() environment {
-	describe := func(name string) cluster {
-		return cluster{
-			CPU:    "Test CPU at 3.0 GHz",
-			Nodes:  []node{{Name: name, OS: "Debian GNU/Linux 12 (bookworm)", Arch: "amd64", Kernel: "6.18.44", Kubernetes: "v1.37.2+k3s1", Runtime: "containerd://1.6.20", CPU: "2", Memory: "24684092Ki"}},
-			Images: []string{"ghcr.io/clusterlink-net/cl-controlplane:v0.4.1"},
+func (r Run) environment() map[string]any {
+	describe := func(name string) map[string]any {
+		return map[string]any{
+			"cpu": "Test CPU at 3.0 GHz",
+			"nodes": []map[string]string{{"name": name, "os": "Debian GNU/Linux 12 (bookworm)", "arch": "amd64", "kernel": "6.18.44",
+				"kubernetes": "v1.37.2+k3s1", "runtime": "containerd://1.6.20", "cpu": "2", "memory": "24684092Ki"}},
+			"images": []string{"ghcr.io/clusterlink-net/cl-controlplane:v0.4.1"},
 		}
 	}
-	return environment{
-		Provider: "0.1.0", Nebula: "v1.11.2", Emulator: s.emulator,
-		Client:   client{Cluster: "k3s+local://edge", Namespace: "default", Pod: "testbed-run-response-time", Node: "edge", Image: "testbed.local/agent:0123456789ab"},
-		Clusters: map[string]cluster{"k3s+local://edge": describe("edge"), "k3s+local://cloud": describe("cloud")},
+	return map[string]any{
+		"provider": "0.1.0", "nebula": "v1.11.2", "emulator": r.Emulator,
+		"client": map[string]string{"cluster": "k3s+local://edge", "namespace": "default", "pod": "testbed-run-" + r.Plan.Name,
+			"node": "edge", "image": "testbed.local/agent:0123456789ab"},
+		"clusters": map[string]any{"k3s+local://edge": describe("edge"), "k3s+local://cloud": describe("cloud")},
 	}
 }
