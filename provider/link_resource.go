@@ -275,14 +275,17 @@ func (r *linkResource) Create(ctx context.Context, req resource.CreateRequest, r
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if r.apply(ctx, &model, "Create", &resp.Diagnostics) {
+	if r.apply(ctx, &model, "Create", link.Create, &resp.Diagnostics) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
 	}
 }
 
+// setLink is link.Create or link.Apply.
+type setLink func(context.Context, datadir.Dir, link.Link, netem.Profile) error
+
 // apply sets and measures the link. It returns whether the link is there,
 // which it is as well when it was measured and missed.
-func (r *linkResource) apply(ctx context.Context, model *linkModel, verb string, diags *diag.Diagnostics) (there bool) {
+func (r *linkResource) apply(ctx context.Context, model *linkModel, verb string, set setLink, diags *diag.Diagnostics) (there bool) {
 	l, profile, more := model.spec(ctx)
 	diags.Append(more...)
 	verification, more := model.verification(ctx)
@@ -294,7 +297,13 @@ func (r *linkResource) apply(ctx context.Context, model *linkModel, verb string,
 	ctx, cancel := context.WithTimeout(ctx, linkTimeout+10*probing)
 	defer cancel()
 	dir := datadir.Dir(r.data.dataDir)
-	err := link.Apply(ctx, dir, l, profile)
+	err := set(ctx, dir, l, profile)
+	var other *link.OtherProfileError
+	if errors.As(err, &other) {
+		diags.AddAttributeError(path.Root("between"), "Unable to "+verb+" Link", fmt.Sprintf(
+			"%s, by another testbed_link or by hand. Two hosts have one link, which is both directions: where they differ, use forward and reverse of its profile.\n\nRemove one of two resources. If no resource has that link, take it over with \"terraform import\" and the id %q.", err, l))
+		return false
+	}
 	var observed netem.Profile
 	if err == nil {
 		observed, err = link.Observe(ctx, dir, l)
@@ -348,7 +357,7 @@ func (r *linkResource) Update(ctx context.Context, req resource.UpdateRequest, r
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if r.apply(ctx, &model, "Update", &resp.Diagnostics) {
+	if r.apply(ctx, &model, "Update", link.Apply, &resp.Diagnostics) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/agent"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/datadir"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/process"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/underlay"
 )
 
@@ -133,6 +134,21 @@ resource "testbed_link" "this" {
 				ConfigStateChecks: profile(`{"delay":"20ms"}`),
 			},
 			{
+				// The other way is the same link.
+				Config: config(`delay = "20ms"`) + `
+resource "testbed_link" "back" {
+  network = testbed_network.wan.name
+  between = ["local://cloud", "local://edge"]
+  profile = jsonencode({ delay = "30ms" })
+}
+`,
+				ExpectError: wrapped(`link wan/cloud/edge has the profile {"delay":"20ms"} already, by another testbed_link or by hand. .*terraform import" and the id "wan/cloud/edge"`),
+			},
+			{
+				Config:           config(`delay = "20ms"`),
+				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{plancheck.ExpectEmptyPlan()}},
+			},
+			{
 				// Someone changes one direction: the plan shows it, apply repairs it.
 				PreConfig: func() { byHand("cloud", "edge", `{"delay":"1ms"}`) },
 				Config:    config(`delay = "20ms"`),
@@ -151,6 +167,33 @@ resource "testbed_link" "this" {
 				Config:            config(`delay = "20ms"`),
 				ConfigPlanChecks:  action(plancheck.ResourceActionCreate),
 				ConfigStateChecks: profile(`{"delay":"20ms"}`),
+			},
+			{Config: base},
+			{
+				// A creation was killed half-way.
+				PreConfig:         func() { byHand("edge", "cloud", `{"delay":"20ms"}`) },
+				Config:            config(`delay = "20ms"`),
+				ConfigPlanChecks:  action(plancheck.ResourceActionCreate),
+				ConfigStateChecks: profile(`{"delay":"20ms"}`),
+			},
+			{
+				// The network's process is killed and the profile changed: a new network has no links.
+				PreConfig: func() {
+					status, err := underlay.Observe(t.Context(), dir, "wan")
+					if err != nil {
+						t.Fatal(err)
+					}
+					daemon, err := process.Of(status.PID)
+					if err == nil {
+						err = daemon.Kill(t.Context())
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				},
+				Config:            config(`delay = "10ms"`),
+				ConfigPlanChecks:  action(plancheck.ResourceActionCreate),
+				ConfigStateChecks: profile(`{"delay":"10ms"}`),
 			},
 			{
 				// Without the link packets pass untouched again.

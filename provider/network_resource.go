@@ -137,14 +137,17 @@ func (r *networkResource) Create(ctx context.Context, req resource.CreateRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	r.apply(ctx, &model, "Create", &resp.Diagnostics)
+	r.apply(ctx, &model, "Create", underlay.Create, &resp.Diagnostics)
 	if !resp.Diagnostics.HasError() {
 		resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
 	}
 }
 
+// runNetwork is underlay.Create or underlay.Apply.
+type runNetwork func(ctx context.Context, dir datadir.Dir, program string, spec underlay.Spec) error
+
 // apply makes the network as the model says, and the model as the network is.
-func (r *networkResource) apply(ctx context.Context, model *networkModel, verb string, diags *diag.Diagnostics) {
+func (r *networkResource) apply(ctx context.Context, model *networkModel, verb string, run runNetwork, diags *diag.Diagnostics) {
 	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
 	defer cancel()
 	spec, more := model.spec()
@@ -159,7 +162,7 @@ func (r *networkResource) apply(ctx context.Context, model *networkModel, verb s
 	}
 	program, err := agent.Install(dir)
 	if err == nil {
-		err = underlay.Apply(ctx, dir, program, spec)
+		err = run(ctx, dir, program, spec)
 	}
 	var status underlay.Status
 	if err == nil {
@@ -199,7 +202,7 @@ func (r *networkResource) Update(ctx context.Context, req resource.UpdateRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	r.apply(ctx, &model, "Update", &resp.Diagnostics)
+	r.apply(ctx, &model, "Update", underlay.Apply, &resp.Diagnostics)
 	if !resp.Diagnostics.HasError() {
 		resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
 	}

@@ -31,6 +31,38 @@ func Parse(id string) (Link, error) {
 // String names the link, "network/a/b".
 func (l Link) String() string { return l.Network + "/" + l.A + "/" + l.B }
 
+// OtherProfileError says that a pair of hosts has a profile of somebody else.
+type OtherProfileError struct {
+	Link    Link
+	Profile netem.Profile
+}
+
+func (e *OtherProfileError) Error() string {
+	return fmt.Sprintf("link %s has the profile %s already", e.Link, e.Profile.JSON())
+}
+
+// Create is Apply for a pair of hosts that nobody has given a profile. One that
+// has another profile, in either direction, is an *OtherProfileError; one that
+// has got this profile, or half of it, is what a killed Create leaves.
+func Create(ctx context.Context, data datadir.Dir, l Link, profile netem.Profile) error {
+	unlock, err := data.Lock(ctx, data.Network(l.Network))
+	if err == nil {
+		defer unlock()
+	} else if !errors.Is(err, fs.ErrNotExist) { // of which Apply tells
+		return fmt.Errorf("create link %s: %w", l, err)
+	}
+	found, err := Observe(ctx, data, l)
+	untouched := func(d netem.Direction) bool { return d.Equal(netem.Direction{}) }
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case !untouched(found.Forward) && !found.Forward.Equal(profile.Forward), !untouched(found.Reverse) && !found.Reverse.Equal(profile.Reverse):
+		return &OtherProfileError{l, found}
+	}
+	return Apply(ctx, data, l, profile)
+}
+
 // Apply makes packets between both hosts meet the profile from now on, in place
 // of the one before. Both hosts have to be attached.
 func Apply(ctx context.Context, data datadir.Dir, l Link, profile netem.Profile) error {

@@ -37,6 +37,16 @@ func Check() error {
 // cannot change. A daemon that takes the place of a killed one takes over its
 // hosts and links. The program is the path of the agent.
 func Apply(ctx context.Context, data datadir.Dir, program string, spec Spec) error {
+	return apply(ctx, data, program, spec, true)
+}
+
+// Create is Apply for a network with a new owner: a new daemon knows no links
+// of a former one.
+func Create(ctx context.Context, data datadir.Dir, program string, spec Spec) error {
+	return apply(ctx, data, program, spec, false)
+}
+
+func apply(ctx context.Context, data datadir.Dir, program string, spec Spec, keepLinks bool) error {
 	if err := spec.Validate(); err != nil {
 		return fmt.Errorf("apply network %q: %w", spec.Name, err)
 	}
@@ -53,7 +63,7 @@ func Apply(ctx context.Context, data datadir.Dir, program string, spec Spec) err
 		return fmt.Errorf("configure network %q: %w", spec.Name, err)
 	}
 	_, missing := os.Stat(filepath.Join(dir, stateFile))
-	if err := start(ctx, data, program, spec); err != nil {
+	if err := start(ctx, data, program, spec, keepLinks); err != nil {
 		if missing != nil { // a new network, which nobody will own
 			err = errors.Join(err, data.Drop(context.WithoutCancel(ctx), dir))
 		}
@@ -63,7 +73,7 @@ func Apply(ctx context.Context, data datadir.Dir, program string, spec Spec) err
 }
 
 // start runs a new daemon in place of one that has ended.
-func start(ctx context.Context, data datadir.Dir, program string, spec Spec) error {
+func start(ctx context.Context, data datadir.Dir, program string, spec Spec, keepLinks bool) error {
 	dir := data.Network(spec.Name)
 	if err := end(ctx, dir); err != nil {
 		return err
@@ -74,6 +84,9 @@ func start(ctx context.Context, data datadir.Dir, program string, spec Spec) err
 	}
 	if state.Spec.CIDR != spec.CIDR {
 		state.Ports = nil
+	}
+	if !keepLinks {
+		state.Links = nil
 	}
 	state.Spec = spec
 	if err := WriteState(dir, state); err != nil {
