@@ -71,6 +71,8 @@ if [ "$1" = apply ]; then
 	terraform output -json | "$CACHE/results-table"
 	echo
 	echo "Raw samples: $(terraform output -raw samples_file)"
+	# The report of the configuration goes with it; this one stays.
+	"$plugins/terraform-provider-testbed" report "$(terraform output -raw results_folder)" -o "$CACHE/report"
 	if [ -n "${KEEP:-}" ]; then
 		echo "The testbed is left up, as KEEP asks; end it with: make demo-destroy"
 		exit 0

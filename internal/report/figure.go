@@ -50,11 +50,13 @@ type panel struct {
 type entry struct {
 	name string
 	look look
-	line bool // whether the arm is drawn as a line, too
+	line bool // whether there is a line, too
 }
 
+// plotPanel leaves room around a plot for the ends of labels.
 func plotPanel(p *plot.Plot, title, description string) panel {
-	return panel{title: title, description: description, width: panelWidth, height: panelHeight, draw: p.Draw}
+	return panel{title: title, description: description, width: panelWidth, height: panelHeight,
+		draw: func(c draw.Canvas) { p.Draw(draw.Crop(c, 3, -9, 3, -3)) }}
 }
 
 const (

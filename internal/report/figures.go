@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"image/color"
 	"math"
 	"slices"
 	"strings"
@@ -161,6 +162,7 @@ func (r *run) responseTime(name, function string) figure {
 		Caption: "Filled marker: median of the measured requests. Bar: its 95 % interval. Thin line: from the least to the greatest. " +
 			"Hollow marker: the first request, which sets the connection and the session up. The scale is logarithmic.",
 	}
+	f.legend = append(f.legend, entry{name: "first request", look: look{color: color.RGBA{A: 0xFF}, marker: marker{hollow: true}}})
 	var all []point
 	var plots []*plot.Plot
 	for _, connection := range r.Plan.Connections {

@@ -97,7 +97,7 @@ func percent(v *float64) string {
 	if v == nil {
 		return "–"
 	}
-	return fmt.Sprintf("%.2f %%", *v)
+	return fmt.Sprintf("%.2f", *v)
 }
 
 // Payload words how a function is called.

@@ -3,6 +3,7 @@ package report
 import (
 	"image/color"
 	"math"
+	"slices"
 	"strconv"
 
 	xfont "golang.org/x/image/font"
@@ -179,8 +180,9 @@ func tickLabel(value float64) string {
 	return strconv.FormatFloat(value, 'g', 4, 64)
 }
 
-// logTicks mark the digits of each decade and label 1, 2 and 5, only powers of
-// ten over more than three decades, and even steps over less than one.
+// logTicks mark the digits of each decade and label as many as there is room
+// for: only powers of ten over more than three decades, and even steps where no
+// digits would do.
 type logTicks struct{}
 
 // Ticks implements plot.Ticker. The range is one of logarithms.
@@ -191,19 +193,27 @@ func (logTicks) Ticks(low, high float64) []plot.Tick {
 			ticks = append(ticks, plot.Tick{Value: at, Label: label})
 		}
 	}
-	if high-low < 0.9 {
+	labelled := []float64{1, 2, 5}
+	switch span := high - low; {
+	case span > 3:
+		labelled = []float64{1}
+	case span < 0.4:
 		for _, tick := range (evenTicks{}).Ticks(math.Pow(10, low), math.Pow(10, high)) {
 			add(tick.Value, tick.Label)
 		}
 		return ticks
+	case span < 0.9:
+		labelled = []float64{1, 1.5, 2, 3, 4, 5, 7}
 	}
 	for power := math.Floor(low); power <= high; power++ {
-		for digit := 1.0; digit <= 9; digit++ {
-			value, label := digit*math.Pow(10, power), ""
-			if digit == 1 || (digit == 2 || digit == 5) && high-low <= 3 {
-				label = tickLabel(value)
+		for _, digit := range []float64{1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9} {
+			value := digit * math.Pow(10, power)
+			switch {
+			case slices.Contains(labelled, digit):
+				add(value, tickLabel(value))
+			case digit != 1.5:
+				add(value, "")
 			}
-			add(value, label)
 		}
 	}
 	return ticks

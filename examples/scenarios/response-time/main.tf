@@ -163,3 +163,10 @@ resource "testbed_benchmark_run" "response_time" {
   requests    = var.requests
   blocks      = var.blocks
 }
+
+# What it found, as a page with figures and tables.
+
+resource "testbed_report" "response_time" {
+  runs       = [testbed_benchmark_run.response_time.results_folder]
+  output_dir = "${var.data_dir}/report"
+}

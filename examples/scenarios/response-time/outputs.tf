@@ -12,3 +12,13 @@ output "samples_file" {
   description = "Every request that was measured."
   value       = testbed_benchmark_run.response_time.samples_file
 }
+
+output "results_folder" {
+  description = "All that the run left: enough to make the report again, on any machine."
+  value       = testbed_benchmark_run.response_time.results_folder
+}
+
+output "report" {
+  description = "The page that shows it all."
+  value       = testbed_report.response_time.html
+}
