@@ -51,14 +51,12 @@ func Create(ctx context.Context, data datadir.Dir, l Link, profile netem.Profile
 	} else if !errors.Is(err, fs.ErrNotExist) { // of which Apply tells
 		return fmt.Errorf("create link %s: %w", l, err)
 	}
-	found, err := Observe(ctx, data, l)
-	untouched := func(d netem.Direction) bool { return d.Equal(netem.Direction{}) }
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
+	forward, reverse, err := observe(ctx, data, l)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
-	case !untouched(found.Forward) && !found.Forward.Equal(profile.Forward), !untouched(found.Reverse) && !found.Reverse.Equal(profile.Reverse):
-		return &OtherProfileError{l, found}
+	}
+	if forward != nil && !forward.Equal(profile.Forward) || reverse != nil && !reverse.Equal(profile.Reverse) {
+		return &OtherProfileError{l, join(forward, reverse)}
 	}
 	return Apply(ctx, data, l, profile)
 }
@@ -86,28 +84,47 @@ func Apply(ctx context.Context, data datadir.Dir, l Link, profile netem.Profile)
 // fs.ErrNotExist when the link has none in either direction, or the network is
 // not there.
 func Observe(ctx context.Context, data datadir.Dir, l Link) (netem.Profile, error) {
+	forward, reverse, err := observe(ctx, data, l)
+	if err != nil {
+		return netem.Profile{}, err
+	}
+	if forward == nil && reverse == nil {
+		return netem.Profile{}, fmt.Errorf("observe link %s: %w", l, fs.ErrNotExist)
+	}
+	return join(forward, reverse), nil
+}
+
+// observe returns what packets meet in each direction, nil where nothing is
+// set.
+func observe(ctx context.Context, data datadir.Dir, l Link) (forward, reverse *netem.Direction, err error) {
 	client, err := underlay.Open(data, l.Network)
-	if err != nil {
-		return netem.Profile{}, fmt.Errorf("observe link %s: %w", l, err)
+	var links []underlay.Link
+	if err == nil {
+		links, err = client.Links(ctx)
 	}
-	links, err := client.Links(ctx)
 	if err != nil {
-		return netem.Profile{}, fmt.Errorf("observe link %s: %w", l, err)
+		return nil, nil, fmt.Errorf("observe link %s: %w", l, err)
 	}
-	var profile netem.Profile
-	found := false
 	for _, link := range links {
 		switch [2]string{link.From, link.To} {
 		case [2]string{l.A, l.B}:
-			profile.Forward, found = link.Direction, true
+			forward = &link.Direction
 		case [2]string{l.B, l.A}:
-			profile.Reverse, found = link.Direction, true
+			reverse = &link.Direction
 		}
 	}
-	if !found {
-		return netem.Profile{}, fmt.Errorf("observe link %s: %w", l, fs.ErrNotExist)
+	return forward, reverse, nil
+}
+
+// join makes a profile of both directions, of which nil does nothing.
+func join(forward, reverse *netem.Direction) (profile netem.Profile) {
+	if forward != nil {
+		profile.Forward = *forward
 	}
-	return profile, nil
+	if reverse != nil {
+		profile.Reverse = *reverse
+	}
+	return profile
 }
 
 // Remove lets packets pass untouched again. An absent link or network is no
