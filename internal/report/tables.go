@@ -172,7 +172,7 @@ func (r *report) benchstat(files map[string][]byte) error {
 		if i > 0 {
 			out.WriteByte('\n')
 		}
-		fmt.Fprintf(&out, "run: %s\nemulator: %s\nprovider: %s\n", run.ID, run.Environment.Emulator, run.Environment.Provider)
+		fmt.Fprintf(&out, "run: %s\nemulator: %s\n", run.ID, run.Environment.Emulator)
 		for _, v := range run.Results {
 			c := v.Cell
 			name := fmt.Sprintf("BenchmarkResponseTime/function=%s/scenario=%s/connection=%s/arm=%s",
