@@ -126,10 +126,9 @@ func (h Hierarchy) available(path string) []string {
 // already stays.
 func (hs Hierarchies) Create(path string) error {
 	for _, h := range hs {
-		// Another testbed may remove the empty parent at this moment.
 		err := h.create(path)
 		for range 10 {
-			if !errors.Is(err, fs.ErrNotExist) {
+			if !overtaken(err) {
 				break
 			}
 			err = h.create(path)
@@ -139,6 +138,13 @@ func (hs Hierarchies) Create(path string) error {
 		}
 	}
 	return nil
+}
+
+// overtaken reports whether an attempt failed because another testbed removed
+// the parent while it was empty, or systemd took back a controller that no
+// group used yet.
+func overtaken(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV)
 }
 
 func (h Hierarchy) create(path string) error {
@@ -163,29 +169,43 @@ func (h Hierarchy) create(path string) error {
 	return nil
 }
 
-// Delegate hands the controllers of a group of the unified hierarchy to its
-// children. A group that does so holds no process itself, unless it is the
-// root.
+// Delegate hands the controllers that hosts need from a group of the unified
+// hierarchy to its children. A group that does so holds no process itself,
+// unless it is the root.
 func (h Hierarchy) Delegate(path string) error {
-	control := filepath.Join(h.Mount, path, "cgroup.subtree_control")
-	available := h.available(path)
-	if !slices.Contains(available, "memory") {
+	offered := h.available("")
+	if !slices.Contains(offered, "memory") {
 		return nil // the controllers that hosts need are in v1 hierarchies
 	}
+	control := filepath.Join(h.Mount, path, "cgroup.subtree_control")
+	enabled, err := os.ReadFile(control)
+	if err != nil {
+		return err
+	}
+	// All in one write, since each takes the kernel long. One that the root
+	// offers and this group lacks is an fs.ErrNotExist.
+	var missing []string
 	for _, controller := range slices.Concat(needed, wanted) {
-		if !slices.Contains(available, controller) {
-			continue // Check has seen to the needed ones
-		}
-		err := os.WriteFile(control, []byte("+"+controller), 0)
-		if errors.Is(err, syscall.EBUSY) && slices.Contains(needed, controller) {
-			return fmt.Errorf("hand the %s controller to the children of %s, which holds processes itself; run on the machine rather than in a container: %w",
-				controller, filepath.Dir(control), err)
-		}
-		if err != nil && slices.Contains(needed, controller) {
-			return err
+		if slices.Contains(offered, controller) && !slices.Contains(strings.Fields(string(enabled)), controller) {
+			missing = append(missing, "+"+controller)
 		}
 	}
-	return nil
+	if len(missing) == 0 {
+		return nil
+	}
+	// Not os.WriteFile, which would want to create the file of a group that
+	// somebody has just removed, and be forbidden to.
+	file, err := os.OpenFile(control, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	_, err = file.WriteString(strings.Join(missing, " "))
+	if errors.Is(err, syscall.EBUSY) {
+		return fmt.Errorf("hand controllers to the children of %s, which holds processes itself; run on the machine rather than in a container: %w",
+			filepath.Join(h.Mount, path), err)
+	}
+	return err
 }
 
 // inheritCPUs lets a group use what its parent may use. A new v1 cpuset has no

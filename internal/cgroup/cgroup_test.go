@@ -137,13 +137,14 @@ func TestCreateV2(t *testing.T) {
 		available[filepath.Join(group, "cgroup.subtree_control")] = ""
 		available[filepath.Join(group, "cgroup.procs")] = ""
 	}
+	// A file keeps what is written to it; the kernel would add it.
+	const all = "+cpu +cpuset +memory +pids +io"
+	available["testbed/cgroup.subtree_control"] = "memory pids\n"
 	write(t, root, available)
 	hierarchies := Hierarchies{{Mount: root, Unified: true}}
 	if err := hierarchies.Create("testbed/1/edge"); err != nil {
 		t.Fatal(err)
 	}
-	// A file takes the last of the controllers that the kernel would take one
-	// after the other.
 	controls := func() map[string]string {
 		all := read(t, root)
 		for name := range all {
@@ -154,8 +155,8 @@ func TestCreateV2(t *testing.T) {
 		return all
 	}
 	want := map[string]string{
-		"cgroup.subtree_control": "+io", "testbed/cgroup.subtree_control": "+io",
-		"testbed/1/cgroup.subtree_control": "+io", "testbed/1/edge/cgroup.subtree_control": "",
+		"cgroup.subtree_control": all, "testbed/cgroup.subtree_control": "+cpu +cpuset +io",
+		"testbed/1/cgroup.subtree_control": all, "testbed/1/edge/cgroup.subtree_control": "",
 	}
 	if diff := cmp.Diff(want, controls()); diff != "" {
 		t.Errorf("the host's group must not delegate while its init is in it: %s", diff)
@@ -163,7 +164,7 @@ func TestCreateV2(t *testing.T) {
 	if err := hierarchies.EnterLeaf("testbed/1/edge", "init"); err != nil {
 		t.Fatal(err)
 	}
-	want["testbed/1/edge/cgroup.subtree_control"] = "+io"
+	want["testbed/1/edge/cgroup.subtree_control"] = all
 	if diff := cmp.Diff(want, controls()); diff != "" {
 		t.Error(diff)
 	}
