@@ -7,9 +7,11 @@ import (
 	"crypto/x509"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -55,12 +57,26 @@ func (a *api) do(ctx context.Context, method, path, contentType string, body []b
 		return err
 	}
 	if response.StatusCode/100 != 2 {
-		return fmt.Errorf("%s %s: %s: %s", method, path, response.Status, bytes.TrimSpace(answer))
+		err := fmt.Errorf("%s %s: %s: %s", method, path, response.Status, bytes.TrimSpace(answer))
+		if response.StatusCode >= http.StatusInternalServerError {
+			err = busyError{err}
+		}
+		return err
 	}
 	if to == nil {
 		return nil
 	}
 	return json.Unmarshal(answer, to)
+}
+
+// busyError is an answer that may be another one next time.
+type busyError struct{ error }
+
+// temporary reports whether the API server may answer later, or otherwise, as
+// one on a slow or busy machine does. While it starts, that is most of them.
+func temporary(err error) bool {
+	var sending *url.Error
+	return errors.As(err, &sending) || errors.As(err, &busyError{})
 }
 
 func (a *api) get(ctx context.Context, path string, to any) error {

@@ -138,7 +138,16 @@ func (s *starting) start(ctx context.Context, g *group, images *imageFolder) err
 	if err := startAll(g, kubelet(s.Config, s.files), kubeProxy(s.Config, s.files)); err != nil {
 		return err
 	}
-	if err := api.applyManifests(ctx, s.manifests()); err != nil {
+	var refused error
+	err := g.await(ctx, "the add-ons", func(ctx context.Context) error {
+		err := api.applyManifests(ctx, s.manifests())
+		if temporary(err) {
+			return err
+		}
+		refused = err
+		return nil
+	})
+	if err := errors.Join(err, refused); err != nil {
 		return err
 	}
 	if err := notifyReady(); err != nil {
