@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # demo.sh apply|destroy: the response-time scenario from nothing to numbers.
-set -euo pipefail
+set -Eeuo pipefail
 cd "$(dirname "$0")/.."
 scenario=examples/scenarios/response-time
 
-stage() { printf '\n\033[1m%s\033[0m  (%s)\n' "$1" "$2"; began=$SECONDS; }
+stage() { printf '\n== %s (usually %s)\n' "$1" "$2"; began=$SECONDS; }
 took() { echo "took $((SECONDS - began)) s"; }
 
 if [ "$(id -u)" != 0 ]; then
@@ -18,7 +18,7 @@ stage "Packages: containerd, runc, CNI plugins, nftables" "30 s the first time, 
 tools/packages.sh
 took
 
-stage "Provider and agents" "3 min the first time, then seconds"
+stage "Provider and agents" "5 min the first time, then seconds"
 make --no-print-directory agent
 plugins=$CACHE/plugins
 mkdir -p "$plugins"
@@ -29,7 +29,7 @@ cli=$(tools/cli.sh "$CACHE")
 took
 
 if [ "$K3S" = lab ]; then
-	stage "Lab: a stand-in for k3s, and ClusterLink's images" "25 min the first time, then nothing"
+	stage "Lab: a stand-in for k3s, and ClusterLink's images" "15 min the first time, then nothing"
 	make --no-print-directory lab
 	took
 	TF_VAR_k3s_binary=$CACHE/lab/k3s
@@ -54,23 +54,39 @@ provider_installation {
 }
 EOF
 export TF_CLI_CONFIG_FILE=$CACHE/cli.tfrc
+[ -t 1 ] || export TF_CLI_ARGS=-no-color
 terraform() { "$cli" -chdir="$scenario" "$@"; }
 
 # The lock file would pin the build of the last demo.
 rm -f "$scenario/.terraform.lock.hcl"
 terraform init -input=false >"$CACHE/init.log" 2>&1 || { cat "$CACHE/init.log" >&2; exit 1; }
 
+# Plans list every attribute of every resource; what happens is told by apply.
+change() {
+	local plan
+	plan=$(mktemp)
+	if terraform plan -input=false -out="$plan" "$@" >"$CACHE/plan.log" 2>&1; then
+		terraform apply -input=false "$plan"
+		rm -f "$plan"
+	else
+		cat "$CACHE/plan.log" >&2
+		rm -f "$plan"
+		return 1
+	fi
+}
+
 if [ "$1" = apply ]; then
-	stage "Apply: hosts, overlay, clusters, ClusterLink, functions; then 24 cells are measured" "2 min and 6 min"
-	terraform apply -input=false -auto-approve -compact-warnings
+	stage "Apply: hosts, overlay, clusters, ClusterLink and functions; then the measurement of 24 cells" "1 min, then 6 min"
+	trap 'echo "The demo did not get to its end; what is up can be ended with: make demo-destroy" >&2' ERR INT
+	change
 	took
 
-	stage "Results" "from terraform output"
+	stage "Results" "a second"
 	terraform output
 	echo
 	terraform output -json | "$CACHE/results-table"
 	echo
-	echo "Raw samples: $(terraform output -raw samples_file)"
+	echo "Times are in milliseconds. Raw samples: $(terraform output -raw samples_file)"
 	# The report of the configuration goes with it; this one stays.
 	"$plugins/terraform-provider-testbed" report "$(terraform output -raw results_folder)" -o "$CACHE/report"
 	if [ -n "${KEEP:-}" ]; then
@@ -80,5 +96,5 @@ if [ "$1" = apply ]; then
 fi
 
 stage "Destroy" "20 s"
-terraform destroy -input=false -auto-approve -compact-warnings
+change -destroy
 took
