@@ -227,7 +227,7 @@ func (r *run) Notes() []string {
 	return notes
 }
 
-// Link is a link's id and what it does in each scenario.
+// linkProfile is what a link does to packets, in words.
 type linkProfile struct{ Link, Profile string }
 
 // Links returns what the scenario makes of each link.
