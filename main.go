@@ -20,6 +20,7 @@ var version = "dev"
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "report" {
+		log.SetFlags(0)
 		if err := report.Command(os.Args[2:], os.Stdout); err != nil {
 			log.Fatal(err)
 		}
