@@ -134,15 +134,32 @@ func (w *workspace) destroyAtEnd() {
 	})
 }
 
-// applyAndKill applies until the output has the line, then kills the provider
-// where it stands, and waits for the CLI to give up. It reports whether the
-// line came.
-func (w *workspace) applyAndKill(line string) bool {
+// killProvider kills the provider where it stands; the CLI gives up.
+func killProvider(t *testing.T, cli *os.Process) {
+	for _, pid := range childrenOf(t, cli.Pid) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// interrupt is what Ctrl-C does.
+func interrupt(t *testing.T, cli *os.Process) {
+	if err := cli.Signal(os.Interrupt); err != nil {
+		t.Error(err)
+	}
+}
+
+// patience is how long a stopped CLI may take to end, on a busy machine.
+const patience = 15 * time.Second
+
+// applyAnd applies what a resource needs and the resource, and does something
+// to the CLI some time after the resource's creation began, which may be after
+// its end. Then the CLI has to give up soon.
+func (w *workspace) applyAnd(act func(*testing.T, *os.Process), resource string, after time.Duration) {
 	w.t.Helper()
+	line := resource + ": Creating..."
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	command := w.command("apply", "-input=false", "-auto-approve", "-no-color")
-	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	command := w.command("apply", "-input=false", "-auto-approve", "-no-color", "-target="+resource)
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		w.t.Fatal(err)
@@ -155,27 +172,65 @@ func (w *workspace) applyAndKill(line string) bool {
 	stop := context.AfterFunc(ctx, func() { _ = command.Process.Signal(syscall.SIGTERM) })
 	defer stop()
 
-	found := false
+	var acted time.Time
 	var seen bytes.Buffer
 	scanner := bufio.NewScanner(io.TeeReader(reader, &seen))
 	for scanner.Scan() {
-		if !found && strings.Contains(scanner.Text(), line) {
-			found = true
-			// Somewhere in the middle of the work, which is the point.
-			time.Sleep(300 * time.Millisecond)
-			for _, pid := range childrenOf(w.t, command.Process.Pid) {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
+		if acted.IsZero() && strings.Contains(scanner.Text(), line) {
+			time.Sleep(after) // it is somewhere in the middle of the work, which is the point
+			acted = time.Now()
+			act(w.t, command.Process)
 		}
 	}
 	err = command.Wait()
-	if found && err == nil {
-		w.t.Logf("the provider was done before it was killed at %q", line)
+	switch took := time.Since(acted); {
+	case acted.IsZero():
+		w.t.Fatalf("the apply did not come to %q: %v\n%s", line, err, seen.Bytes())
+	case took > patience:
+		w.t.Errorf("stopped at %q, the CLI took %s to end:\n%s", line, took, seen.Bytes())
+	case err == nil:
+		w.t.Logf("all was done before it was stopped at %q", line)
+	default:
+		w.t.Logf("stopped at %q, the CLI ended after %.1f s", line, took.Seconds())
 	}
-	if !found && err != nil {
-		w.t.Fatalf("apply, to be killed at %q: %v\n%s", line, err, seen.Bytes())
+}
+
+// keepsSecrets looks in files for the private keys and tokens of the testbed,
+// which only the hosts and the folder of keys hold.
+func (w *workspace) keepsSecrets(files ...string) {
+	w.t.Helper()
+	secrets := map[string]string{"PRIVATE KEY": "PEM", "client-key-data": "kubeconfig"}
+	for _, pattern := range []string{
+		"keys/nebula/*.key", "keys/clusterlink/*/key.pem",
+		"hosts/*/layer*/upper/etc/nebula/host.key",
+		"hosts/*/layer*/upper/etc/rancher/k3s/token",
+		"hosts/*/lib/rancher/k3s/server/token", "hosts/*/lib/rancher/k3s/server/tls/*.key",
+	} {
+		paths, err := filepath.Glob(filepath.Join(w.dataDir, pattern))
+		if err != nil || len(paths) == 0 {
+			w.t.Errorf("%s names no secret: %v", pattern, err)
+		}
+		for _, path := range paths {
+			content, err := os.ReadFile(path)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			// In PEM the second line is the first of the key itself.
+			lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+			secrets[lines[min(1, len(lines)-1)]] = path
+		}
 	}
-	return found
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for secret, origin := range secrets {
+			if bytes.Contains(content, []byte(secret)) {
+				w.t.Errorf("%s has a secret: %s", filepath.Base(file), origin)
+			}
+		}
+	}
 }
 
 // childrenOf returns the processes whose parent is pid.

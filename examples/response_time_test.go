@@ -2,7 +2,6 @@ package examples_test
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -62,28 +61,24 @@ func TestResponseTime(t *testing.T) {
 		}
 	}
 
-	state, err := os.ReadFile(filepath.Join(w.scenario, "terraform.tfstate"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, secret := range []string{"PRIVATE KEY", "K10", "client-key-data"} {
-		if strings.Contains(string(state), secret) {
-			t.Errorf("the state contains %q", secret)
-		}
-	}
+	w.keepsSecrets(filepath.Join(w.scenario, "terraform.tfstate"))
 
 	w.destroy()
 	before.CompareAfter(t)
 }
 
 // TestKilledProvider kills the provider in the middle of the creation of each
-// kind of resource. Each next apply goes on from there.
+// kind of resource, and before that interrupts the creation of those that take
+// long. Each next apply goes on from there. All the while the log, which has
+// every detail, and the state keep the testbed's secrets.
 func TestKilledProvider(t *testing.T) {
 	w := newWorkspace(t, "response-time")
-	w.env = append(w.env, "TF_VAR_requests=2", "TF_VAR_blocks=1")
+	log := filepath.Join(t.TempDir(), "trace.log")
+	w.env = append(w.env, "TF_VAR_requests=2", "TF_VAR_blocks=1", "TF_LOG=trace", "TF_LOG_PATH="+log)
 	before := hosttest.Snapshot(t, w.dataDir)
 	w.destroyAtEnd()
 
+	slow := map[string]bool{"module.cloud.testbed_k3s_cluster.this": true, "module.edge.testbed_clusterlink_peer.this": true, "testbed_benchmark_run.response_time": true}
 	for _, resource := range []string{
 		"testbed_network.wan", "testbed_local_host.lighthouse", "testbed_nebula_lighthouse.this",
 		"module.edge.testbed_local_host.this", "module.edge.testbed_nebula_node.this", "testbed_link.edge_cloud",
@@ -91,11 +86,15 @@ func TestKilledProvider(t *testing.T) {
 		"module.clusterlink.testbed_clusterlink_connection.importer", "module.clusterlink.testbed_clusterlink_import.this[\"hello-world\"]",
 		"testbed_benchmark_run.response_time",
 	} {
-		if !w.applyAndKill(resource + ": Creating...") {
-			t.Errorf("%s was not created any more", resource)
+		after := 50 * time.Millisecond
+		if slow[resource] {
+			after = time.Second
+			w.applyAnd(interrupt, resource, after)
 		}
+		w.applyAnd(killProvider, resource, after)
 	}
 	w.run("apply", "-input=false", "-auto-approve")
+	w.keepsSecrets(log, filepath.Join(w.scenario, "terraform.tfstate"))
 	w.destroy()
 	before.CompareAfter(t)
 }

@@ -92,12 +92,20 @@ func (work clusterWork) in(ctx context.Context, data *providerData, url types.St
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cluster, err := data.clusters.Open(ctx, url.ValueString())
+	if errors.Is(err, fs.ErrNotExist) {
+		return &noClusterError{err}
+	}
 	if err != nil {
 		return err
 	}
 	defer cluster.Close()
 	return work(ctx, cluster)
 }
+
+// noClusterError says that there is no cluster, rather than no such thing in it.
+type noClusterError struct{ error }
+
+func (e *noClusterError) Unwrap() error { return e.error }
 
 // saveBegun puts what is about to be made into the state, so that a failure
 // half-way leaves nothing behind that the state does not know. What is not

@@ -213,6 +213,7 @@ func TestAccClusterlink(t *testing.T) {
 	}
 	resource.Test(t, resource.TestCase{
 		ProtoV6ProviderFactories: factories(),
+		CheckDestroy:             func(*terraform.State) error { return gone(dataDir) },
 		Steps: []resource.TestStep{
 			{
 				Config: pair,
@@ -269,6 +270,16 @@ resource "testbed_clusterlink_import" "missing" {
 }
 `,
 				ExpectError: wrapped(`ask peer cloud for the export missing of namespace default: it exports no such service`),
+			},
+			{
+				Config: pair + allowed + `
+resource "testbed_function" "nowhere" {
+  cluster = "k3s+local://mars"
+  name    = "nowhere"
+  builtin = "hello-world"
+}
+`,
+				ExpectError: wrapped(`cluster = "k3s.local://mars".*Function "nowhere": open cluster .*mars.* Use the url of a testbed_k3s_cluster`),
 			},
 			{
 				Config: pair + allowed + `

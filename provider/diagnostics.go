@@ -16,6 +16,12 @@ func addFailure(diags *diag.Diagnostics, verb, thing, name string, err error, ne
 	if errors.Is(err, context.Canceled) {
 		next = "It was interrupted. The same command goes on from here, and destroy removes what there is."
 	}
+	var absent *noClusterError
+	if errors.As(err, &absent) {
+		diags.AddAttributeError(path.Root("cluster"), "Unable to "+verb+" "+thing,
+			fmt.Sprintf("%s %q: %s.\n\nUse the url of a testbed_k3s_cluster, so that the cluster is made first.", thing, name, err))
+		return
+	}
 	detail := fmt.Sprintf("%s %q: %s.", thing, name, err)
 	if next != "" {
 		detail += "\n\n" + next

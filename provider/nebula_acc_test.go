@@ -277,6 +277,27 @@ func TestAccNebula(t *testing.T) {
 				ConfigPlanChecks: action(nebulaEdge, plancheck.ResourceActionCreate),
 				Check:            pings(t, dataDir),
 			},
+			{ // the lighthouse is changed in place
+				PreConfig:        func() { before = device(t, dataDir, "lighthouse") },
+				Config:           strings.Replace(config(both, ""), "host.lighthouse.url", "host.lighthouse.url\n  groups   = [\"k3s\"]", 1),
+				ConfigPlanChecks: action(nebulaLighthouse, plancheck.ResourceActionUpdate),
+				Check: func(*terraform.State) error {
+					if after := device(t, dataDir, "lighthouse"); after != before {
+						return fmt.Errorf("the overlay device changed from %s to %s", before, after)
+					}
+					return nil
+				},
+			},
+			{ // its service is gone
+				PreConfig: func() {
+					if err := on(t, dataDir, "lighthouse").StopService(t.Context(), "nebula"); err != nil {
+						t.Fatal(err)
+					}
+				},
+				Config:           config(both, ""),
+				ConfigPlanChecks: action(nebulaLighthouse, plancheck.ResourceActionCreate),
+				Check:            pings(t, dataDir),
+			},
 			{ // another CA
 				Config: config(`["k3s"]`, ""),
 				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
