@@ -3,8 +3,10 @@ package provider
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -179,7 +181,12 @@ func (m *k3sClusterModel) fetch(ctx context.Context, cache *artifact.Cache, h ho
 		return diags
 	}
 	if spec.Binary, err = cache.Fetch(ctx, binary); err != nil {
-		diags.AddAttributeError(m.binaryPath(), "Unable to Get k3s", fmt.Sprintf("The program of cluster %q: %s.\n\nMachines without internet need binary and airgap_images, as files that lie on them.", m.Name.ValueString(), err))
+		detail := fmt.Sprintf("The program of cluster %q: %s.", m.Name.ValueString(), err)
+		var checksum *artifact.ChecksumError
+		if !filepath.IsAbs(binary.Location) && !errors.As(err, &checksum) {
+			detail += "\n\nMachines without internet need binary and airgap_images, as files that lie on them."
+		}
+		diags.AddAttributeError(m.binaryPath(), "Unable to Get k3s", detail)
 		return diags
 	}
 	for i, image := range images {

@@ -61,7 +61,7 @@ type ChecksumError struct {
 }
 
 func (e *ChecksumError) Error() string {
-	return fmt.Sprintf("%s has the SHA-256 %s, not %s as wanted", e.Location, e.Got, e.Want)
+	return fmt.Sprintf("%s has the SHA-256 %s, not %s as wanted; correct the checksum, or get the file again", e.Location, e.Got, e.Want)
 }
 
 // Cache keeps downloads below a folder: each file in a folder named by its
