@@ -52,9 +52,8 @@ func CompareRuns(base, run Folder) (comparisons []RunComparison, reasons []strin
 // differs tells why a cell of the same names was another one in the base, ""
 // when it was not.
 func differs(base, run Plan, cell Cell) string {
-	if base.Functions[cell.Function] != run.Functions[cell.Function] {
-		return fmt.Sprintf("The function %q was called with %d bytes in one run and with %d in the other.",
-			cell.Function, base.Functions[cell.Function].PayloadBytes, run.Functions[cell.Function].PayloadBytes)
+	if one, other := base.Functions[cell.Function].PayloadBytes, run.Functions[cell.Function].PayloadBytes; one != other {
+		return fmt.Sprintf("The function %q was called with %d bytes in one run and with %d in the other.", cell.Function, one, other)
 	}
 	a, b := base.Scenarios[cell.Scenario], run.Scenarios[cell.Scenario]
 	same := len(a) == len(b)

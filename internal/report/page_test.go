@@ -104,7 +104,7 @@ func TestPage(t *testing.T) {
 	first := reporttest.NewRun(t)
 	first.Invalid = func(block int, scenario string) bool { return block == 2 && scenario == "edge" }
 	second := reporttest.NewRun(t)
-	second.Factor, second.Plan.Seed = 0.9, 2
+	second.Factor, second.Plan.Seed, second.ClusterLink = 0.9, 2, "v0.4.2"
 	dir := t.TempDir()
 	files := build(t, Options{Formats: []Format{HTML}},
 		first.Write(t, filepath.Join(dir, "with-v0.4.1")), second.Write(t, filepath.Join(dir, "with-v0.4.2")))
@@ -112,6 +112,7 @@ func TestPage(t *testing.T) {
 	checkPage(t, page)
 	for _, want := range []string{
 		"with-v0.4.2 against with-v0.4.1",
+		`<th scope="row">k3s&#43;local://edge: ghcr.io/clusterlink-net/cl-controlplane</th><td class="words">v0.4.1</td><td class="words">v0.4.2</td>`,
 		"1 of 15 visits had links that were off",
 		"off: the median RTT is off: wanted 10 ms, measured 18.4 ms",
 		`<tr class="invalid">`,

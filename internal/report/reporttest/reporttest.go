@@ -28,6 +28,8 @@ type Run struct {
 	Failing   func(c bench.Cell, seq int) bool      // requests that fail, none when nil
 	Invalid   func(block int, scenario string) bool // visits whose links were off, none when nil
 	Completed bool
+
+	ClusterLink string // version of the images
 }
 
 func profile(t *testing.T, text string) netem.Profile {
@@ -66,7 +68,7 @@ func NewRun(t *testing.T) Run {
 			Requests:    100, Warmup: 2, Blocks: 5, Seed: 1,
 			Timeout: 5 * time.Second, ConnectTimeout: 2 * time.Second, MaxErrorRatio: 0.05,
 		},
-		Emulator: "testbed-agent underlay", Factor: 1, Completed: true,
+		Emulator: "testbed-agent underlay", Factor: 1, Completed: true, ClusterLink: "v0.4.1",
 	}
 }
 
@@ -175,7 +177,7 @@ func (r Run) environment() map[string]any {
 			"cpu": "Test CPU at 3.0 GHz",
 			"nodes": []map[string]string{{"name": name, "os": "Debian GNU/Linux 12 (bookworm)", "arch": "amd64", "kernel": "6.18.44",
 				"kubernetes": "v1.37.2+k3s1", "runtime": "containerd://1.6.20", "cpu": "2", "memory": "24684092Ki"}},
-			"images": []string{"ghcr.io/clusterlink-net/cl-controlplane:v0.4.1"},
+			"images": []string{"ghcr.io/clusterlink-net/cl-controlplane:" + r.ClusterLink},
 		}
 	}
 	return map[string]any{
