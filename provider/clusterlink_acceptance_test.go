@@ -273,6 +273,16 @@ resource "testbed_clusterlink_import" "missing" {
 			},
 			{
 				Config: pair + allowed + `
+resource "testbed_clusterlink_peer" "second" {
+  cluster = testbed_clusterlink_peer.edge.cluster
+  name    = "second"
+  fabric  = testbed_clusterlink_fabric.this.id
+}
+`,
+				ExpectError: wrapped(`k3s.local://edge is the peer "edge" already, and a cluster is one peer`),
+			},
+			{
+				Config: pair + allowed + `
 resource "testbed_function" "nowhere" {
   cluster = "k3s+local://mars"
   name    = "nowhere"

@@ -284,10 +284,27 @@ func (r *clusterlinkPeerResource) Create(ctx context.Context, req resource.Creat
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	if name := r.present(ctx, model.Cluster); name != "" && name != model.Name.ValueString() {
+		resp.Diagnostics.AddAttributeError(path.Root("cluster"), "Unable to Create ClusterLink Peer", fmt.Sprintf(
+			"%s is the peer %q already, and a cluster is one peer.\n\nRemove one of two resources. If no resource has that peer, take it over with \"terraform import\" and the id %q.",
+			model.Cluster.ValueString(), name, model.Cluster.ValueString()))
+		return
+	}
 	saveBegun(ctx, req.Plan, &resp.State, &resp.Diagnostics, model.Cluster.ValueString())
 	if r.apply(ctx, limit, "Create", &model, &resp.Diagnostics) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
 	}
+}
+
+// present returns the name of the peer on a cluster, empty if there is none or
+// the cluster cannot say, which apply will tell.
+func (r *clusterlinkPeerResource) present(ctx context.Context, cluster types.String) string {
+	var found clusterlink.PeerStatus
+	_ = clusterWork(func(ctx context.Context, cluster *kube.Client) (err error) {
+		found, err = clusterlink.ObservePeer(ctx, cluster)
+		return err
+	}).in(ctx, r.data, cluster, clusterReadTimeout)
+	return found.Spec.Name
 }
 
 // apply reports whether the model is now that of a working peer.

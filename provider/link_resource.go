@@ -182,7 +182,7 @@ func (r *linkResource) Schema(_ context.Context, _ resource.SchemaRequest, resp 
 				ElementType:         types.StringType,
 				Validators:          []validator.List{listvalidator.SizeBetween(2, 2), listvalidator.UniqueValues()},
 				PlanModifiers:       []planmodifier.List{listplanmodifier.RequiresReplace()},
-				MarkdownDescription: "URLs of the two hosts, for example `[testbed_local_host.edge.url, testbed_local_host.cloud.url]`. Forward is from the first to the second. A change makes a new link.",
+				MarkdownDescription: "URLs of the two hosts, for example `[testbed_local_host.edge.url, testbed_local_host.cloud.url]`. Forward is from the first to the second. Two hosts have one link on a network, which is both directions. A change makes a new link.",
 			},
 			"profile": schema.StringAttribute{
 				Required:            true,
