@@ -71,10 +71,15 @@ func (w *waiter) follow(ctx context.Context, step step) error {
 	began := time.Now()
 	told := began
 	w.progress("waiting for " + step.what)
+	var why error
 	for {
-		why := w.look(ctx, step)
-		if why == nil {
+		last := w.look(ctx, step)
+		if last == nil {
 			return nil
+		}
+		// The look that ctx cuts off says less than the one before.
+		if why == nil || ctx.Err() == nil {
+			why = last
 		}
 		if restarts := w.status.Restarts - w.first.Restarts; restarts >= hopeless {
 			return w.failure(ctx, step, fmt.Errorf("it ended %d times, last with %s", restarts, w.status.Exit))
