@@ -22,8 +22,9 @@ import (
 // Needed are the controllers that a Kubernetes node needs.
 var needed = []string{"cpu", "cpuset", "memory", "pids"}
 
-// wanted are delegated as well where the unified hierarchy has them.
-var wanted = []string{"io", "hugetlb"}
+// wanted are delegated as well where the unified hierarchy has them. Those that
+// systemd does not know are not among them: it would not turn them off again.
+var wanted = []string{"io"}
 
 // Hierarchy is one mounted hierarchy.
 type Hierarchy struct {

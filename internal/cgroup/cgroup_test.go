@@ -133,7 +133,7 @@ func TestCreateV2(t *testing.T) {
 	root := t.TempDir()
 	available := map[string]string{}
 	for _, group := range []string{"", "testbed", "testbed/1", "testbed/1/edge"} {
-		available[filepath.Join(group, "cgroup.controllers")] = "cpuset cpu io memory pids rdma\n"
+		available[filepath.Join(group, "cgroup.controllers")] = "cpuset cpu io memory hugetlb pids rdma\n"
 		available[filepath.Join(group, "cgroup.subtree_control")] = ""
 		available[filepath.Join(group, "cgroup.procs")] = ""
 	}

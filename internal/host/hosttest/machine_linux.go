@@ -56,8 +56,8 @@ func (m Machine) CompareAfter(t testing.TB) {
 
 // delegated are the controllers that the root of the unified hierarchy hands to
 // its children once there was a host. They stay on, as any group may use them
-// by then; systemd turns those off that it has no use for.
-var delegated = []string{"cpu", "cpuset", "memory", "pids", "io", "hugetlb"}
+// by then. Systemd turns those off that nobody uses.
+var delegated = []string{"cpu", "cpuset", "memory", "pids", "io"}
 
 // settings of the kernel that Kubernetes nodes like to change.
 var settings = []string{
