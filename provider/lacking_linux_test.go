@@ -38,7 +38,7 @@ func TestAccLacking(t *testing.T) {
 	preCheck(t)
 	for lack := range lacks {
 		t.Run(lack, func(t *testing.T) {
-			dir, err := os.MkdirTemp("", "testbed-lacking-") // t.TempDir is for its owner only
+			dir, err := os.MkdirTemp("", "testbed-lacking-") //nolint:usetesting // t.TempDir is for its owner only
 			if err != nil {
 				t.Fatal(err)
 			}

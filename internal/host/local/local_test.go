@@ -61,7 +61,7 @@ func TestHidesTheTestbed(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	base, err := os.MkdirTemp(home, ".testbed-test-")
+	base, err := os.MkdirTemp(home, ".testbed-test-") //nolint:usetesting // hosts have a /tmp of their own anyway
 	if err != nil {
 		t.Fatal(err)
 	}
