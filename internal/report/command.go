@@ -57,6 +57,6 @@ func Command(args []string, stdout io.Writer) error {
 	if _, ok := files[Page]; ok {
 		where = filepath.Join(where, Page)
 	}
-	_, err = fmt.Fprintf(stdout, "%d files of %d runs; read %s\n", len(files), len(folders), where)
+	_, err = fmt.Fprintf(stdout, "Report: %s, %d files\n", where, len(files))
 	return err
 }

@@ -187,7 +187,7 @@ func TestCommand(t *testing.T) {
 	if err := Command([]string{run, "-o", out, "-formats", "html,csv", "-title", "A title"}, &said); err != nil {
 		t.Fatal(err)
 	}
-	if want := "3 files of 1 runs; read " + filepath.Join(out, "report.html") + "\n"; said.String() != want {
+	if want := "Report: " + filepath.Join(out, Page) + ", 3 files\n"; said.String() != want {
 		t.Errorf("it said %q, want %q", said.String(), want)
 	}
 	if page, err := os.ReadFile(filepath.Join(out, "report.html")); err != nil || !bytes.Contains(page, []byte("<title>A title</title>")) {
