@@ -90,7 +90,7 @@ func TestAccBenchmarkRun(t *testing.T) {
 	preCheck(t)
 	for _, name := range []string{"TESTBED_K3S_BINARY", "TESTBED_K3S_AIRGAP_IMAGES"} {
 		if os.Getenv(name) == "" {
-			t.Skip(name + " is not set; make test sets it")
+			t.Fatal(name + " is not set; make test sets it")
 		}
 	}
 	dataDir, results := t.TempDir(), t.TempDir()

@@ -317,12 +317,12 @@ resource "testbed_function" "missing" {
 }
 
 // needFile returns the absolute path that an environment variable names, or
-// skips the test.
+// fails the test.
 func needFile(t *testing.T, variable string) string {
 	t.Helper()
 	path := os.Getenv(variable)
 	if path == "" {
-		t.Skip(variable + " is not set; make test sets it")
+		t.Fatal(variable + " is not set; make test sets it")
 	}
 	if _, err := os.Stat(path); err != nil {
 		t.Fatal(err)

@@ -271,14 +271,3 @@ func TestK3sClusterDownload(t *testing.T) {
 		t.Errorf("%d downloads, want 2 of 2 files", got)
 	}
 }
-
-func TestK3sClusterExample(t *testing.T) {
-	example, err := os.ReadFile("../examples/resources/testbed_k3s_cluster/resource.tf")
-	if err != nil {
-		t.Fatal(err)
-	}
-	resource.UnitTest(t, resource.TestCase{
-		ProtoV6ProviderFactories: factories(),
-		Steps:                    []resource.TestStep{{Config: providerConfig(t.TempDir()) + string(example), PlanOnly: true, ExpectNonEmptyPlan: true}},
-	})
-}

@@ -1,28 +1,40 @@
+resource "testbed_netem_profile" "this" {
+  for_each = { edge = "10ms", cloud = "40ms" }
+
+  rtt = each.value
+}
+
 # How much longer does a function answer over ClusterLink, at two distances?
 resource "testbed_benchmark_run" "response_time" {
   name   = "response-time"
-  client = { cluster = testbed_k3s_cluster.edge.url }
+  client = { cluster = "k3s+local://edge" }
 
   functions = {
     hello-world  = {}
-    payload-echo = { payload_bytes = provider::testbed::bytes("100KiB"), echo = true }
+    payload-echo = { payload_bytes = 102400, echo = true }
   }
 
   baseline = "direct"
   arms = {
     direct = {
       path = "NodePort on the overlay address"
-      urls = { for name, function in testbed_function.this : name => function.node_port_url }
+      urls = {
+        hello-world  = "http://198.19.0.12:30080" # the node_port_url of a testbed_function
+        payload-echo = "http://198.19.0.12:30081"
+      }
     }
     clusterlink = {
       path = "ClusterLink import"
-      urls = { for name, import in testbed_clusterlink_import.this : name => import.url }
+      urls = {
+        hello-world  = "http://hello-world.default.svc.cluster.local" # the url of a testbed_clusterlink_import
+        payload-echo = "http://payload-echo.default.svc.cluster.local"
+      }
     }
   }
 
+  # By the id of a testbed_link.
   scenarios = {
-    edge  = { profiles = { (testbed_link.edge_cloud.id) = testbed_netem_profile.edge.json } }
-    cloud = { profiles = { (testbed_link.edge_cloud.id) = testbed_netem_profile.cloud.json } }
+    for name, profile in testbed_netem_profile.this : name => { profiles = { "wan/edge/cloud" = profile.json } }
   }
 
   requests   = 100
