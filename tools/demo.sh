@@ -63,16 +63,12 @@ terraform init -input=false >"$CACHE/init.log" 2>&1 || { cat "$CACHE/init.log" >
 
 # Plans list every attribute of every resource; what happens is told by apply.
 change() {
-	local plan
-	plan=$(mktemp)
-	if terraform plan -input=false -out="$plan" "$@" >"$CACHE/plan.log" 2>&1; then
-		terraform apply -input=false "$plan"
-		rm -f "$plan"
-	else
+	local plan=$CACHE/demo.plan
+	if ! terraform plan -input=false -out="$plan" "$@" >"$CACHE/plan.log" 2>&1; then
 		cat "$CACHE/plan.log" >&2
-		rm -f "$plan"
 		return 1
 	fi
+	terraform apply -input=false "$plan"
 }
 
 if [ "$1" = apply ]; then
