@@ -71,7 +71,7 @@ func newWorkspace(t *testing.T, scenario string) *workspace {
 		return string(paths)
 	}
 	w.env = append(os.Environ(),
-		"TF_CLI_CONFIG_FILE="+config, "TF_IN_AUTOMATION=1", "CHECKPOINT_DISABLE=1", "TF_LOG=",
+		"TF_CLI_CONFIG_FILE="+config, "TF_IN_AUTOMATION=1", "CHECKPOINT_DISABLE=1", "TF_LOG=", "TF_CLI_ARGS=-no-color",
 		"TF_VAR_data_dir="+w.dataDir,
 		"TF_VAR_k3s_binary="+needEnv(t, "TESTBED_K3S_BINARY"),
 		"TF_VAR_k3s_images="+list("TESTBED_K3S_AIRGAP_IMAGES"),
@@ -105,7 +105,8 @@ func (w *workspace) run(args ...string) []byte {
 	command := w.command(args...)
 	command.Stdout, command.Stderr = &out, &errs
 	if err := command.Run(); err != nil {
-		w.t.Fatalf("%s: %v\n%s%s", strings.Join(args, " "), err, out.Bytes(), errs.Bytes())
+		// The errors first: a plan before them is long.
+		w.t.Fatalf("%s: %v\n%s\n%s", strings.Join(args, " "), err, errs.Bytes(), out.Bytes())
 	}
 	w.t.Logf("%s took %.1f s", strings.Join(args, " "), time.Since(began).Seconds())
 	return out.Bytes()

@@ -80,6 +80,10 @@ func removeNamespaces() error {
 // pods first.
 func links() ([]netlink.Link, error) {
 	all, err := netlink.LinkList()
+	for errors.Is(err, netlink.ErrDumpInterrupted) {
+		// The kernel is still taking pods' links down, of which there is an end.
+		all, err = netlink.LinkList()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list the links: %w", err)
 	}

@@ -21,16 +21,18 @@ type process struct {
 	pid, parent int
 	exe         string // resolved path of the program, "" for kernel threads
 	argv        []string
+	pod         bool // in a cgroup of the kubelet's pods
 }
 
 func (p process) String() string {
 	return fmt.Sprintf("process %d (%s)", p.pid, strings.Join(p.argv, " "))
 }
 
-// roots reports whether a process is k3s's by itself: k3s, a program of its
-// data folder, or a containerd or shim of its containerd.
+// root reports whether a process is k3s's by itself: k3s, a program of its
+// data folder, a containerd or shim of its containerd, or part of a pod. The
+// last is what tells of a process whose shim was killed while it started.
 func (p process) root() bool {
-	if p.exe == "/usr/local/bin/k3s" || strings.HasPrefix(p.exe, "/var/lib/rancher/k3s/") {
+	if p.pod || p.exe == "/usr/local/bin/k3s" || strings.HasPrefix(p.exe, "/var/lib/rancher/k3s/") {
 		return true
 	}
 	return len(p.argv) > 0 && strings.HasPrefix(filepath.Base(p.argv[0]), "containerd") &&
@@ -101,6 +103,9 @@ func inspect(pid int) (process, bool) {
 	}
 	if argv, err := os.ReadFile(filepath.Join(dir, "cmdline")); err == nil {
 		p.argv = strings.Split(strings.TrimRight(string(argv), "\x00"), "\x00")
+	}
+	if groups, err := os.ReadFile(filepath.Join(dir, "cgroup")); err == nil {
+		p.pod = strings.Contains(string(groups), "/kubepods")
 	}
 	return p, true
 }

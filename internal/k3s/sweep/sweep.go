@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,7 +49,7 @@ func Command(ctx context.Context, args []string) error {
 	if err := unmount(); err != nil {
 		return err
 	}
-	if err := errors.Join(removeNamespaces(), removeLinks(), removeRules(ctx), removeCgroups()); err != nil {
+	if err := errors.Join(removeNamespaces(), removeLinks(), removeRules(ctx), removeCgroups(ctx)); err != nil {
 		return err
 	}
 	for _, path := range files() {
@@ -93,9 +94,12 @@ func verify() error {
 	return nil
 }
 
-// removeCgroups removes the kubelet's cgroups. Their processes have ended, but
-// the kernel needs a moment to notice.
-func removeCgroups() error {
+// cgroupPatience is how long the kernel may take to let go of the cgroup of a
+// process that has ended.
+const cgroupPatience = 30 * time.Second
+
+// removeCgroups removes the kubelet's cgroups, whose processes have ended.
+func removeCgroups(ctx context.Context) error {
 	roots, err := filepath.Glob("/sys/fs/cgroup/kubepods")
 	if err != nil {
 		return err
@@ -104,26 +108,33 @@ func removeCgroups() error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, cgroupPatience)
+	defer cancel()
 	for _, root := range append(roots, perController...) {
-		var err error
-		for range 40 {
-			if err = removeTree(root); err == nil {
+		for {
+			err := removeTree(root)
+			if err == nil {
 				break
 			}
-			time.Sleep(50 * time.Millisecond)
-		}
-		if err != nil {
-			return err
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+				return err
+			}
 		}
 	}
 	return nil
 }
 
 // removeTree removes folders only, the deepest first; a cgroup's files cannot
-// be removed.
+// be removed. What is gone is no error: a hierarchy with several controllers has
+// several names.
 func removeTree(root string) error {
 	var folders []string
 	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		if err == nil && entry.IsDir() {
 			folders = append(folders, path)
 		}
@@ -134,7 +145,7 @@ func removeTree(root string) error {
 	}
 	slices.Reverse(folders)
 	for _, folder := range folders {
-		if err := os.Remove(folder); err != nil {
+		if err := os.Remove(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

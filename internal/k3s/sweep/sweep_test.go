@@ -4,6 +4,7 @@ package sweep
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -135,6 +136,7 @@ func testInside(t *testing.T) {
 		check(err)
 	}
 
+	testLinksThatGo(t, check)
 	check(Command(t.Context(), nil))
 
 	for _, command := range []*exec.Cmd{k3s, shim} {
@@ -171,4 +173,50 @@ func testInside(t *testing.T) {
 	check(foreign.Process.Kill())
 	_ = foreign.Wait()
 	check(Command(t.Context(), nil)) // nothing is there
+}
+
+// testLinksThatGo lists links while others come and go, as those of pods do
+// whose namespaces the kernel is taking down.
+func testLinksThatGo(t *testing.T, check func(error)) {
+	done := make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		for i := 0; ; i++ {
+			select {
+			case <-done:
+				ended <- nil
+				return
+			default:
+			}
+			var links []netlink.Link
+			for n := range 20 {
+				link := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: fmt.Sprintf("goa%d", n)}, PeerName: fmt.Sprintf("gob%d", n)}
+				if err := netlink.LinkAdd(link); err != nil {
+					ended <- err
+					return
+				}
+				links = append(links, link)
+			}
+			for _, link := range links {
+				if err := netlink.LinkDel(link); err != nil {
+					ended <- err
+					return
+				}
+			}
+		}
+	}()
+	interrupted := 0
+	for range 500 {
+		if _, err := netlink.LinkList(); errors.Is(err, netlink.ErrDumpInterrupted) {
+			interrupted++
+		}
+		found, err := links()
+		check(err)
+		if got := len(found); got != 2 {
+			t.Fatalf("%d links found, want the bridge and its port: %v", got, found)
+		}
+	}
+	t.Logf("%d of 500 other lists were interrupted", interrupted)
+	close(done)
+	check(<-ended)
 }
