@@ -81,7 +81,7 @@ func TestKilledProvider(t *testing.T) {
 	slow := map[string]bool{"module.cloud.testbed_k3s_cluster.this": true, "module.edge.testbed_clusterlink_peer.this": true, "testbed_benchmark_run.response_time": true}
 	for _, resource := range []string{
 		"testbed_network.wan", "testbed_local_host.lighthouse", "testbed_nebula_lighthouse.this",
-		"module.edge.testbed_local_host.this", "module.edge.testbed_nebula_node.this",
+		"testbed_local_host.site[\"edge\"]", "module.edge.testbed_nebula_node.this",
 		"module.cloud.testbed_k3s_cluster.this", "module.edge.testbed_clusterlink_peer.this", "testbed_function.this[\"payload-echo\"]", "testbed_link.edge_cloud",
 		"module.clusterlink.testbed_clusterlink_connection.importer", "module.clusterlink.testbed_clusterlink_import.this[\"hello-world\"]",
 		"testbed_benchmark_run.response_time",

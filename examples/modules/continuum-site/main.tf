@@ -1,4 +1,4 @@
-# A site of the continuum: a host on the underlay, a node of the overlay, a k3s
+# A site of the continuum: on a host of any kind, a node of the overlay, a k3s
 # cluster on the overlay address and a ClusterLink peer.
 
 terraform {
@@ -9,13 +9,8 @@ terraform {
   }
 }
 
-resource "testbed_local_host" "this" {
-  name     = var.name
-  networks = [var.underlay]
-}
-
 resource "testbed_nebula_node" "this" {
-  host        = testbed_local_host.this.url
+  host        = var.host
   ca          = var.overlay.ca
   network     = var.overlay.network
   lighthouses = var.lighthouses
@@ -24,7 +19,7 @@ resource "testbed_nebula_node" "this" {
 resource "testbed_k3s_cluster" "this" {
   name = var.name
   servers = [{
-    host      = testbed_local_host.this.url
+    host      = var.host
     node_ip   = testbed_nebula_node.this.address
     interface = testbed_nebula_node.this.device
   }]

@@ -1,6 +1,6 @@
 output "host" {
   description = "URL of the host."
-  value       = testbed_local_host.this.url
+  value       = var.host
 }
 
 output "cluster" {

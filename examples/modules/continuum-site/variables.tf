@@ -1,11 +1,11 @@
 variable "name" {
-  description = "Name of the host, the cluster and the peer."
+  description = "Name of the cluster and the peer."
   type        = string
 }
 
-variable "underlay" {
-  description = "Network and address of the host on it."
-  type        = object({ network = string, address = string })
+variable "host" {
+  description = "URL of the site's host, for example that of a testbed_local_host."
+  type        = string
 }
 
 variable "overlay" {

@@ -65,11 +65,18 @@ resource "testbed_nebula_lighthouse" "this" {
 # Two sites, each a host with an overlay node, a k3s cluster and a ClusterLink
 # peer.
 
+resource "testbed_local_host" "site" {
+  for_each = { edge = "198.18.0.11", cloud = "198.18.0.12" }
+
+  name     = each.key
+  networks = [{ network = testbed_network.wan.name, address = each.value }]
+}
+
 module "edge" {
   source = "../../modules/continuum-site"
 
   name               = "edge"
-  underlay           = { network = testbed_network.wan.name, address = "198.18.0.11" }
+  host               = testbed_local_host.site["edge"].url
   overlay            = { ca = testbed_nebula_ca.continuum.id, network = "198.19.0.11/24" }
   lighthouses        = [testbed_nebula_lighthouse.this.endpoint]
   cluster_cidr       = "10.44.0.0/16"
@@ -85,7 +92,7 @@ module "cloud" {
   source = "../../modules/continuum-site"
 
   name               = "cloud"
-  underlay           = { network = testbed_network.wan.name, address = "198.18.0.12" }
+  host               = testbed_local_host.site["cloud"].url
   overlay            = { ca = testbed_nebula_ca.continuum.id, network = "198.19.0.12/24" }
   lighthouses        = [testbed_nebula_lighthouse.this.endpoint]
   cluster_cidr       = "10.46.0.0/16"
