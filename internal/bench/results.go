@@ -56,33 +56,17 @@ type Sample struct {
 }
 
 // failed tells whether the request would count but for its error.
-func (s Sample) failed() bool { return s.Valid && !s.Warmup && s.Error != "" }
+func (s *Sample) failed() bool { return s.Valid && !s.Warmup && s.Error != "" }
 
 // counts tells whether the request is part of the summary.
-func (s Sample) counts() bool {
+func (s *Sample) counts() bool {
 	return s.Valid && !s.Warmup && s.Error == "" && (s.Reused || s.Connection == load.New)
 }
 
 // first tells whether the request set up its cell's session in a valid visit.
-func (s Sample) first() bool { return s.Valid && s.Seq == 0 && s.Error == "" }
+func (s *Sample) first() bool { return s.Valid && s.Seq == 0 && s.Error == "" }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-// byBlock returns the times of the samples of one cell that pass, one slice a
-// block. The samples are in order.
-func byBlock(samples []Sample, pass func(Sample) bool) map[Cell]map[int][]float64 {
-	cells := map[Cell]map[int][]float64{}
-	for _, s := range samples {
-		if !pass(s) {
-			continue
-		}
-		if cells[s.Cell] == nil {
-			cells[s.Cell] = map[int][]float64{}
-		}
-		cells[s.Cell][s.Block] = append(cells[s.Cell][s.Block], milliseconds(s.Total))
-	}
-	return cells
-}
 
 func flatten(blocks map[int][]float64) []float64 {
 	var all []float64
@@ -113,14 +97,13 @@ func (p Plan) cells() []Cell {
 
 // Summarize returns the result of every cell of the plan and the comparison of
 // every cell of another arm with the baseline.
-func Summarize(p Plan, samples []Sample) ([]Result, []Comparison) {
-	counted, first := byBlock(samples, Sample.counts), byBlock(samples, Sample.first)
-	failed := byBlock(samples, Sample.failed)
+func Summarize(p Plan, tally *Tally) ([]Result, []Comparison) {
+	counted, first := tally.Counted(), tally.First()
 	random := rand.New(rand.NewPCG(p.Seed, 1))
 	var results []Result
 	var comparisons []Comparison
 	for _, cell := range p.cells() {
-		result := Result{Cell: cell, Errors: len(flatten(failed[cell]))}
+		result := Result{Cell: cell, Errors: tally.Failed(cell)}
 		result.describe(flatten(counted[cell]), flatten(first[cell]))
 		results = append(results, result)
 		if cell.Arm != p.Baseline {

@@ -73,7 +73,7 @@ func (r Runner) Run(ctx context.Context, plan Plan) (Report, error) {
 	if err := plan.Validate(); err != nil {
 		return Report{}, err
 	}
-	run := &run{Runner: r, plan: plan}
+	run := &run{Runner: r, plan: plan, tally: NewTally()}
 	run.record = Record{Started: r.Now().UTC(), Plan: plan, Environment: r.Environment}
 	if err := run.observeLinks(ctx); err != nil {
 		return Report{}, err
@@ -91,7 +91,7 @@ type run struct {
 	before  Scenario // the profiles of the links before the run
 	samples *sampleWriter
 	record  Record
-	taken   []Sample
+	tally   *Tally
 	invalid int // visits whose links were off
 }
 
@@ -118,7 +118,7 @@ func (r *run) measure(ctx context.Context) (report Report, err error) {
 	if err := r.visitAll(ctx); err != nil {
 		return report, err
 	}
-	report.Results, report.Comparisons = Summarize(r.plan, r.taken)
+	report.Results, report.Comparisons = Summarize(r.plan, r.tally)
 	return report, r.judge(report.Results)
 }
 
@@ -251,8 +251,8 @@ func (r *run) visit(ctx context.Context, visit Visit, attempt int) (valid bool, 
 	defer func() {
 		for i := range samples {
 			samples[i].Valid = valid
+			r.tally.Add(&samples[i])
 		}
-		r.taken = append(r.taken, samples...)
 		err = errors.Join(err, r.samples.write(samples))
 	}()
 	for position, cell := range visit.Cells {
@@ -335,20 +335,10 @@ func (r *run) judge(results []Result) error {
 		switch {
 		case ratio > r.plan.MaxErrorRatio:
 			problems = append(problems, fmt.Errorf("%d of %d requests of %s failed, a share above %g; the last one: %s",
-				result.Errors, all, result.Cell, r.plan.MaxErrorRatio, r.lastFailure(result.Cell)))
+				result.Errors, all, result.Cell, r.plan.MaxErrorRatio, r.tally.failure[result.Cell]))
 		case result.Count == 0:
 			problems = append(problems, fmt.Errorf("no request of %s used a connection that was kept; the server closes connections, or sooner than the think time of %s ends", result.Cell, r.plan.ThinkTime))
 		}
 	}
 	return errors.Join(problems...)
-}
-
-func (r *run) lastFailure(cell Cell) string {
-	last := ""
-	for _, s := range r.taken {
-		if s.Cell == cell && s.failed() {
-			last = describeFailure(s.Record)
-		}
-	}
-	return last
 }

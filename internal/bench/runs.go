@@ -80,10 +80,10 @@ func (c *RunComparison) describe(run, base map[int][]float64, random *rand.Rand)
 	if min(len(run), len(base)) < minBlocks {
 		return
 	}
-	runBlocks, baseBlocks := inOrder(run), inOrder(base)
+	ofRun, ofBase := newResampler(inOrder(run)), newResampler(inOrder(base))
 	differences, ratios := make([]float64, resamples), make([]float64, resamples)
 	for i := range resamples {
-		a, b := drawMedian(runBlocks, random), drawMedian(baseBlocks, random)
+		a, b := drawMedian(ofRun, random), drawMedian(ofBase, random)
 		differences[i], ratios[i] = a-b, a/b
 	}
 	slices.Sort(differences)
@@ -115,11 +115,10 @@ func inOrder(blocks map[int][]float64) [][]float64 {
 
 // drawMedian draws as many blocks as there are, with replacement, and returns
 // the median of their values.
-func drawMedian(blocks [][]float64, random *rand.Rand) float64 {
-	var drawn []float64
-	for range blocks {
-		drawn = append(drawn, blocks[random.IntN(len(blocks))]...)
+func drawMedian(of *resampler, random *rand.Rand) float64 {
+	draws := make([]int, len(of.sizes))
+	for range draws {
+		draws[random.IntN(len(draws))]++
 	}
-	slices.Sort(drawn)
-	return quantile(drawn, 0.5)
+	return of.quantile(draws, 0.5)
 }

@@ -89,17 +89,14 @@ func bootstrap(values, base [][]float64, random *rand.Rand) (difference, ratio i
 		return interval{}, interval{}, false
 	}
 	differences, ratios := make([]float64, resamples), make([]float64, resamples)
-	var drawnValues, drawnBase []float64
+	ofValues, ofBase := newResampler(values), newResampler(base)
+	draws := make([]int, len(values))
 	for i := range resamples {
-		drawnValues, drawnBase = drawnValues[:0], drawnBase[:0]
-		for range values {
-			block := random.IntN(len(values))
-			drawnValues = append(drawnValues, values[block]...)
-			drawnBase = append(drawnBase, base[block]...)
+		clear(draws)
+		for range draws {
+			draws[random.IntN(len(draws))]++
 		}
-		slices.Sort(drawnValues)
-		slices.Sort(drawnBase)
-		v, b := quantile(drawnValues, 0.5), quantile(drawnBase, 0.5)
+		v, b := ofValues.quantile(draws, 0.5), ofBase.quantile(draws, 0.5)
 		differences[i], ratios[i] = v-b, v/b
 	}
 	slices.Sort(differences)

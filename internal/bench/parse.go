@@ -1,0 +1,204 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// readers set the field that a column of the samples file holds. A column that
+// is none of them is left out, so that files of later versions can be read.
+var readers = map[string]func(*Sample, []byte) error{
+	"block":          func(s *Sample, v []byte) error { return readInt(&s.Block, v) },
+	"attempt":        func(s *Sample, v []byte) error { return readInt(&s.Attempt, v) },
+	"valid":          func(s *Sample, v []byte) error { return readBool(&s.Valid, v) },
+	"position":       func(s *Sample, v []byte) error { return readInt(&s.Position, v) },
+	"function":       func(s *Sample, v []byte) error { return readText(&s.Function, v) },
+	"scenario":       func(s *Sample, v []byte) error { return readText(&s.Scenario, v) },
+	"connection":     func(s *Sample, v []byte) error { return readText(&s.Connection, v) },
+	"arm":            func(s *Sample, v []byte) error { return readText(&s.Arm, v) },
+	"seq":            func(s *Sample, v []byte) error { return readInt(&s.Seq, v) },
+	"warmup":         func(s *Sample, v []byte) error { return readBool(&s.Warmup, v) },
+	"sent_unix_ns":   func(s *Sample, v []byte) error { return readTime(&s.Sent, v) },
+	"dns_ns":         func(s *Sample, v []byte) error { return readInt(&s.DNS, v) },
+	"connect_ns":     func(s *Sample, v []byte) error { return readInt(&s.Connect, v) },
+	"tls_ns":         func(s *Sample, v []byte) error { return readInt(&s.TLS, v) },
+	"write_ns":       func(s *Sample, v []byte) error { return readInt(&s.Write, v) },
+	"first_byte_ns":  func(s *Sample, v []byte) error { return readInt(&s.FirstByte, v) },
+	"total_ns":       func(s *Sample, v []byte) error { return readInt(&s.Total, v) },
+	"bytes_sent":     func(s *Sample, v []byte) error { return readInt(&s.BytesSent, v) },
+	"bytes_received": func(s *Sample, v []byte) error { return readInt(&s.BytesReceived, v) },
+	"status":         func(s *Sample, v []byte) error { return readInt(&s.Status, v) },
+	"conn":           func(s *Sample, v []byte) error { return readInt(&s.Conn, v) },
+	"reused":         func(s *Sample, v []byte) error { return readBool(&s.Reused, v) },
+	"error":          func(s *Sample, v []byte) error { return readText(&s.Error, v) },
+	"detail":         func(s *Sample, v []byte) error { return readText(&s.Detail, v) },
+}
+
+// forTally are the columns that a tally needs. A file without one of them
+// cannot be summarised.
+var forTally = []string{"block", "valid", "function", "scenario", "connection", "arm", "seq", "warmup", "total_ns", "reused", "error"}
+
+// readInt reads a decimal number. It does what strconv.ParseInt does without
+// its allocation, which is most of the work in a file of millions of lines.
+func readInt[T ~int | ~int64](into *T, text []byte) error {
+	digits, negative := bytes.CutPrefix(text, []byte("-"))
+	if len(digits) == 0 || len(digits) > 18 {
+		value, err := strconv.ParseInt(string(text), 10, 64)
+		*into = T(value)
+		return err
+	}
+	var value int64
+	for _, digit := range digits {
+		if digit < '0' || digit > '9' {
+			return strconv.ErrSyntax
+		}
+		value = 10*value + int64(digit-'0')
+	}
+	if negative {
+		value = -value
+	}
+	*into = T(value)
+	return nil
+}
+
+func readBool(into *bool, text []byte) (err error) {
+	*into, err = strconv.ParseBool(string(text))
+	return err
+}
+
+// readText leaves a text that is the same as the last one where it is.
+func readText[T ~string](into *T, text []byte) error {
+	if string(*into) != string(text) {
+		*into = T(text)
+	}
+	return nil
+}
+
+func readTime(into *time.Time, text []byte) error {
+	var nanoseconds int64
+	err := readInt(&nanoseconds, text)
+	*into = time.Unix(0, nanoseconds).UTC()
+	return err
+}
+
+// parseSamples reads what a sampleWriter writes and hands over each sample,
+// which is overwritten afterwards. It reads the columns of the given names, all
+// when there are none; a file without one of forTally is refused.
+func parseSamples(from io.Reader, columns []string, take func(*Sample)) error {
+	lines := lineReader{from: bufio.NewReaderSize(from, 1<<20)}
+	header, err := lines.next()
+	if err != nil {
+		return fmt.Errorf("read the header: %w", err)
+	}
+	names := make([]string, len(header))
+	read := make([]func(*Sample, []byte) error, len(header))
+	for i, name := range header {
+		names[i] = string(name)
+		if columns == nil || slices.Contains(columns, names[i]) {
+			read[i] = readers[names[i]]
+		}
+	}
+	for _, name := range forTally {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("there is no column %q", name)
+		}
+	}
+	var sample Sample
+	for {
+		row, err := lines.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil && len(row) != len(names) {
+			err = fmt.Errorf("line %d has %d values for %d columns", lines.number, len(row), len(names))
+		}
+		if err != nil {
+			return err
+		}
+		for i, set := range read {
+			if set == nil {
+				continue
+			}
+			if err := set(&sample, row[i]); err != nil {
+				return fmt.Errorf("line %d, column %q: %w", lines.number, names[i], err)
+			}
+		}
+		take(&sample)
+	}
+}
+
+// lineReader splits CSV into rows. Most lines have no quotation mark and are
+// split where they lie; the others are left to encoding/csv.
+type lineReader struct {
+	from   *bufio.Reader
+	number int // of the last line of the last row, from 1
+	row    [][]byte
+	quoted []byte
+}
+
+// next returns the values of the next row, which are overwritten by the one
+// after it, or io.EOF.
+func (r *lineReader) next() ([][]byte, error) {
+	line, err := r.line()
+	if err != nil {
+		return nil, err
+	}
+	if bytes.IndexByte(line, '"') >= 0 {
+		return r.unquote(line)
+	}
+	r.row = r.row[:0]
+	for {
+		comma := bytes.IndexByte(line, ',')
+		if comma < 0 {
+			r.row = append(r.row, line)
+			return r.row, nil
+		}
+		r.row = append(r.row, line[:comma])
+		line = line[comma+1:]
+	}
+}
+
+// line returns the next line without its end. A last line without an end is
+// one too.
+func (r *lineReader) line() ([]byte, error) {
+	line, err := r.from.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		return nil, fmt.Errorf("line %d is longer than a row can be", r.number+1)
+	}
+	if err != nil && (!errors.Is(err, io.EOF) || len(line) == 0) {
+		return nil, err
+	}
+	r.number++
+	return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r")), nil
+}
+
+// unquote reads a row with quoted values, which may hold ends of lines.
+func (r *lineReader) unquote(line []byte) ([][]byte, error) {
+	r.quoted = append(r.quoted[:0], line...)
+	for bytes.Count(r.quoted, []byte(`"`))%2 == 1 {
+		more, err := r.line()
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the quoted value in line %d: %w", r.number, err)
+		}
+		r.quoted = append(append(r.quoted, '\n'), more...)
+	}
+	values, err := csv.NewReader(bytes.NewReader(r.quoted)).Read()
+	if err != nil {
+		return nil, fmt.Errorf("line %d: %w", r.number, err)
+	}
+	r.row = r.row[:0]
+	for _, value := range values {
+		r.row = append(r.row, []byte(value))
+	}
+	return r.row, nil
+}
