@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local/control"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local/layout"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/process"
 )
 
@@ -31,7 +31,7 @@ var environment = []string{
 }
 
 // Init is the "init" command. It is started as the first process of new mount,
-// PID, network, UTS and IPC namespaces by process.Daemon, with a control.Setup
+// PID, network, UTS and IPC namespaces by process.Daemon, with a layout.Setup
 // in JSON as its argument; it makes the host and becomes its supervisor.
 func Init(ctx context.Context, args []string) error {
 	if len(args) == 0 || os.Getpid() != 1 {
@@ -55,7 +55,7 @@ const superviseArg = "supervise"
 // become makes the host and replaces this program by the supervisor. It returns
 // only if that fails.
 func become(text string) error {
-	var setup control.Setup
+	var setup layout.Setup
 	if err := json.Unmarshal([]byte(text), &setup); err != nil {
 		return fmt.Errorf("read setup: %w", err)
 	}
@@ -73,7 +73,7 @@ func become(text string) error {
 	if err := makeHost(setup); err != nil {
 		return err
 	}
-	agent = filepath.Join(control.Agents, agent)
+	agent = filepath.Join(layout.Agents, agent)
 	argv := []string{"testbed-agent", "init", superviseArg, setup.Name, string(setup.DataDir)}
 	return fmt.Errorf("execute %s: %w", agent, syscall.Exec(agent, argv, environment))
 }
@@ -87,7 +87,7 @@ func supervise(ctx context.Context) error {
 		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
 	}
 	children := newChildren()
-	listener, err := net.Listen("unix", control.Socket)
+	listener, err := net.Listen("unix", layout.Socket)
 	process.Report(err)
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local/control"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local/layout"
 )
 
 // logSize is where a log is set aside and the one set aside before is dropped,
@@ -25,8 +25,8 @@ type logFile struct {
 }
 
 func openLog(service string) (*logFile, error) {
-	log := &logFile{path: filepath.Join(control.Logs, service+".log")}
-	if err := os.MkdirAll(control.Logs, 0o755); err != nil {
+	log := &logFile{path: filepath.Join(layout.Logs, service+".log")}
+	if err := os.MkdirAll(layout.Logs, 0o755); err != nil {
 		return nil, err
 	}
 	return log, log.open()

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/cgroup"
-	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local/control"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local/layout"
 )
 
 // rootDir is where the host's root is put together, in the host's folder. The
@@ -23,7 +23,7 @@ const rootDir = "root"
 // own and that hold its programs and settings.
 var fileSystems = []string{"/", "/etc", "/home", "/opt", "/root", "/srv", "/usr", "/usr/local", "/var"}
 
-func mountRoot(setup control.Setup, hierarchies cgroup.Hierarchies) error {
+func mountRoot(setup layout.Setup, hierarchies cgroup.Hierarchies) error {
 	for i, dir := range fileSystems {
 		if dir != "/" && !isMountPoint(dir) {
 			continue
@@ -68,7 +68,7 @@ func mountCopy(dir, layer string) error {
 }
 
 // mountData gives the host its own changing data, and hides the testbed's.
-func mountData(setup control.Setup) error {
+func mountData(setup layout.Setup) error {
 	if err := os.MkdirAll("lib", 0o755); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func mountData(setup control.Setup) error {
 			return err
 		}
 	}
-	return bind(setup.DataDir.Agents(), control.Agents, unix.MS_RDONLY)
+	return bind(setup.DataDir.Agents(), layout.Agents, unix.MS_RDONLY)
 }
 
 // mountProc shows the host its own processes. The kernel's settings are the

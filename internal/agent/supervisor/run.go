@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local/control"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/control"
 )
 
 // After a command has ended, its pipes hold at most pipeSize bytes that it

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -16,7 +15,7 @@ import (
 	"time"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
-	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local/control"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/control"
 )
 
 // server answers the clients of a host.
@@ -161,7 +160,7 @@ func (s *server) getLog(w http.ResponseWriter, r *http.Request) error {
 }
 
 // upgrade switches the connection from HTTP to a protocol of its own.
-func upgrade(w http.ResponseWriter) (*control.Conn, error) {
+func upgrade(w http.ResponseWriter) (*control.Stream, error) {
 	conn, buffer, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return nil, err
@@ -170,12 +169,7 @@ func upgrade(w http.ResponseWriter) (*control.Conn, error) {
 		conn.Close()
 		return nil, err
 	}
-	stream, ok := conn.(halfCloser)
-	if !ok {
-		conn.Close()
-		return nil, fmt.Errorf("serve on %T: its directions cannot be closed one by one", conn)
-	}
-	return control.NewConn(stream, buffer.Reader), nil
+	return control.NewStream(conn, buffer.Reader), nil
 }
 
 // dial opens a connection from within the host and passes on what goes through
@@ -203,10 +197,11 @@ func (s *server) dial(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "dial "+network+": only tcp and unix connections can be passed on", http.StatusBadRequest)
 		return
 	}
-	client, err := upgrade(w)
+	switched, err := upgrade(w)
 	if err != nil {
 		return
 	}
+	client := control.NewConn(switched)
 	defer client.Close()
 	done := make(chan struct{})
 	go func() {
@@ -217,7 +212,11 @@ func (s *server) dial(w http.ResponseWriter, r *http.Request) {
 	<-done
 }
 
-type halfCloser = control.HalfCloser
+// halfCloser is a connection that can be closed for writing alone.
+type halfCloser interface {
+	net.Conn
+	CloseWrite() error
+}
 
 // pass copies one direction to its end, and the end as well. Trouble ends both
 // directions.

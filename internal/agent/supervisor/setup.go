@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/cgroup"
-	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local/control"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local/layout"
 )
 
 // makeHost makes this process the only one of a machine of its own.
-func makeHost(setup control.Setup) error {
+func makeHost(setup layout.Setup) error {
 	hierarchies, err := cgroup.Mounted()
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func enterCgroup(hierarchies cgroup.Hierarchies, path string) error {
 
 // writeIdentity makes the copy of the machine's files one of a fresh machine
 // of its own name.
-func writeIdentity(setup control.Setup) error {
+func writeIdentity(setup layout.Setup) error {
 	root, err := os.OpenRoot(rootDir)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func writeIdentity(setup control.Setup) error {
 	}
 	for path, content := range map[string]string{
 		"etc/hostname":    setup.Name + "\n",
-		"etc/hosts":       control.HostsFile(setup.Name, setup.Addresses),
+		"etc/hosts":       layout.HostsFile(setup.Name, setup.Addresses),
 		"etc/resolv.conf": resolvers("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"),
 	} {
 		// It may be a link to a place that does not exist here.
@@ -99,7 +99,7 @@ func writeIdentity(setup control.Setup) error {
 			return err
 		}
 	}
-	return root.MkdirAll(strings.TrimPrefix(control.Logs, "/"), 0o755)
+	return root.MkdirAll(strings.TrimPrefix(layout.Logs, "/"), 0o755)
 }
 
 // foreign are the folders by which services of the machine would show up on a

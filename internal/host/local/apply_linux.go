@@ -15,7 +15,7 @@ import (
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/agent"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/cgroup"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/datadir"
-	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local/control"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local/layout"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/process"
 )
 
@@ -126,7 +126,7 @@ func (o *Opener) start(ctx context.Context, spec Spec) (record, error) {
 	if err != nil {
 		return record{}, err
 	}
-	setup, err := json.Marshal(control.Setup{Name: spec.Name, DataDir: datadir.Dir(dir), Cgroup: group, Addresses: spec.addresses()})
+	setup, err := json.Marshal(layout.Setup{Name: spec.Name, DataDir: datadir.Dir(dir), Cgroup: group, Addresses: spec.addresses()})
 	if err != nil {
 		return record{}, err
 	}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local/control"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local/layout"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/underlay"
 )
 
@@ -46,8 +46,8 @@ func (o *Opener) connect(ctx context.Context, found record, networks []Network) 
 	if !changed || !found.Made {
 		return nil
 	}
-	text := control.HostsFile(found.Name, Spec{Networks: networks}.addresses())
-	return newClient(o.dir, found).Write(ctx, control.Hosts, 0o644, strings.NewReader(text))
+	text := layout.HostsFile(found.Name, Spec{Networks: networks}.addresses())
+	return newClient(o.dir, found).Write(ctx, layout.Hosts, 0o644, strings.NewReader(text))
 }
 
 func (o *Opener) network(name string, use func(*underlay.Client) error) error {

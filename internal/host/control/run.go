@@ -1,4 +1,4 @@
-package local
+package control
 
 import (
 	"bufio"
@@ -15,23 +15,24 @@ import (
 	"syscall"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
-	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local/control"
 )
 
 // stderrTail is how much of a failed command's last words an error carries, in
 // bytes.
 const stderrTail = 2 << 10
 
-func (c *client) Run(ctx context.Context, command host.Command) (host.Output, error) {
+// Run runs one program to its end. Cancelling ctx, or losing the connection,
+// ends the program.
+func (c *Client) Run(ctx context.Context, command host.Command) (host.Output, error) {
 	if len(command.Argv) == 0 {
-		return host.Output{}, c.fail(errors.New("there is no program"), "run a command")
+		return host.Output{}, c.Fail(errors.New("there is no program"), "run a command")
 	}
 	output, err := c.run(ctx, command)
-	return output, c.fail(err, "run %s", host.Quote(command.Argv[:1]))
+	return output, c.Fail(err, "run %s", host.Quote(command.Argv[:1]))
 }
 
-func (c *client) run(ctx context.Context, command host.Command) (host.Output, error) {
-	body, err := json.Marshal(control.Run{Argv: command.Argv, Env: command.Env, Dir: command.Dir, Stdin: command.Stdin != nil})
+func (c *Client) run(ctx context.Context, command host.Command) (host.Output, error) {
+	body, err := json.Marshal(Run{Argv: command.Argv, Env: command.Env, Dir: command.Dir, Stdin: command.Stdin != nil})
 	if err != nil {
 		return host.Output{}, err
 	}
@@ -44,7 +45,7 @@ func (c *client) run(ctx context.Context, command host.Command) (host.Output, er
 		return host.Output{}, refusal(response)
 	}
 	defer conn.Close()
-	// Init ends the command when the connection ends.
+	// The agent ends the command when the connection ends.
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 
 	var stdout, stderr bytes.Buffer
@@ -80,8 +81,8 @@ func (c *client) run(ctx context.Context, command host.Command) (host.Output, er
 }
 
 // upgrade sends a request that switches the connection to another protocol. It
-// returns the connection, or the answer of an init that refuses.
-func (c *client) upgrade(ctx context.Context, path string, query url.Values, body []byte) (*control.Conn, *http.Response, error) {
+// returns the connection, or the answer of an agent that refuses.
+func (c *Client) upgrade(ctx context.Context, path string, query url.Values, body []byte) (*Stream, *http.Response, error) {
 	conn, err := c.connect(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -103,20 +104,19 @@ func (c *client) upgrade(ctx context.Context, path string, query url.Values, bod
 		conn.Close()
 		return nil, nil, cause(ctx, err)
 	}
-	stream, ok := conn.(control.HalfCloser)
-	if response.StatusCode != http.StatusSwitchingProtocols || !ok {
+	if response.StatusCode != http.StatusSwitchingProtocols {
 		response.Body = struct {
 			io.Reader
 			io.Closer
 		}{response.Body, conn}
 		return nil, response, nil
 	}
-	return control.NewConn(stream, reader), nil, nil
+	return NewStream(conn, reader), nil, nil
 }
 
 // send sends input piece by piece, each when the one before was taken.
 func send(conn io.Writer, input io.Reader, taken, done <-chan struct{}) {
-	buffer := make([]byte, control.MaxFrame)
+	buffer := make([]byte, MaxFrame)
 	for {
 		n, err := input.Read(buffer)
 		select {
@@ -125,7 +125,7 @@ func send(conn io.Writer, input io.Reader, taken, done <-chan struct{}) {
 		default:
 		}
 		if n > 0 {
-			if control.WriteFrame(conn, control.Stdin, buffer[:n]) != nil {
+			if WriteFrame(conn, Stdin, buffer[:n]) != nil {
 				return
 			}
 			select {
@@ -135,7 +135,7 @@ func send(conn io.Writer, input io.Reader, taken, done <-chan struct{}) {
 			}
 		}
 		if err != nil {
-			_ = control.WriteFrame(conn, control.Stdin, nil)
+			_ = WriteFrame(conn, Stdin, nil)
 			return
 		}
 	}
@@ -146,26 +146,26 @@ type receiver struct {
 	stdout, stderr io.Writer
 }
 
-func (r receiver) receive(conn io.Reader, taken chan<- struct{}) (control.Exit, error) {
+func (r receiver) receive(conn io.Reader, taken chan<- struct{}) (Exit, error) {
 	for {
-		kind, payload, err := control.ReadFrame(conn)
+		kind, payload, err := ReadFrame(conn)
 		if err != nil {
-			return control.Exit{}, fmt.Errorf("%w: the connection ended before the command did: %w", host.ErrUnreachable, err)
+			return Exit{}, fmt.Errorf("%w: the connection ended before the command did: %w", host.ErrUnreachable, err)
 		}
 		switch kind {
-		case control.Stdout:
+		case Stdout:
 			_, err = r.stdout.Write(payload)
-		case control.Stderr:
+		case Stderr:
 			_, err = r.stderr.Write(payload)
-		case control.StdinTaken:
+		case StdinTaken:
 			taken <- struct{}{}
-		case control.Exited:
-			var exit control.Exit
+		case Exited:
+			var exit Exit
 			err := json.Unmarshal(payload, &exit)
 			return exit, err
 		}
 		if err != nil {
-			return control.Exit{}, fmt.Errorf("pass on the output: %w", err)
+			return Exit{}, fmt.Errorf("pass on the output: %w", err)
 		}
 	}
 }
@@ -181,26 +181,27 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (c *client) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+// Dial opens a connection from within the host.
+func (c *Client) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	query := url.Values{"network": {network}, "address": {address}}
-	conn, response, err := c.upgrade(ctx, "/dial", query, nil)
+	stream, response, err := c.upgrade(ctx, "/dial", query, nil)
 	if err != nil {
-		return nil, c.fail(err, "dial %s", address)
+		return nil, c.Fail(err, "dial %s", address)
 	}
 	if response != nil {
 		defer response.Body.Close()
-		return nil, c.fail(dialError(response), "dial %s", address)
+		return nil, c.Fail(dialError(response), "dial %s", address)
 	}
-	return conn, nil
+	return NewConn(stream), nil
 }
 
 // dialError rebuilds the kind of error that a dial ended with on the host.
 func dialError(response *http.Response) error {
 	err := refusal(response)
-	if number, parseErr := strconv.Atoi(response.Header.Get(control.ErrnoHeader)); parseErr == nil {
+	if number, parseErr := strconv.Atoi(response.Header.Get(ErrnoHeader)); parseErr == nil {
 		return fmt.Errorf("%w (%w)", err, syscall.Errno(number))
 	}
-	if response.Header.Get(control.TimeoutHeader) != "" {
+	if response.Header.Get(TimeoutHeader) != "" {
 		return dialTimeout{err}
 	}
 	return err
