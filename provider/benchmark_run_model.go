@@ -71,6 +71,43 @@ type benchmarkFunctionModel struct {
 type benchmarkArmModel struct {
 	URLs types.Map    `tfsdk:"urls"`
 	Path types.String `tfsdk:"path"`
+	Hops types.List   `tfsdk:"hops"`
+}
+
+type benchmarkHopModel struct {
+	Name     types.String `tfsdk:"name"`
+	Kind     types.String `tfsdk:"kind"`
+	Protocol types.String `tfsdk:"protocol"`
+	Network  types.String `tfsdk:"network"`
+}
+
+// hops returns the hops of an arm. It is false when a part of one is unknown.
+func (m *benchmarkArmModel) hops(ctx context.Context, diags *diag.Diagnostics) ([]bench.Hop, bool) {
+	if m.Hops.IsUnknown() {
+		return nil, false
+	}
+	var hops []bench.Hop
+	for i, value := range m.Hops.Elements() {
+		var hop benchmarkHopModel
+		if !decode(ctx, value, &hop, diags) || hop.Name.IsUnknown() || hop.Kind.IsUnknown() || hop.Protocol.IsUnknown() || hop.Network.IsUnknown() {
+			return nil, false
+		}
+		made := bench.Hop{Name: hop.Name.ValueString(), Kind: bench.HopKind(hop.Kind.ValueString())}
+		if i > 0 {
+			made.Protocol = bench.HopProtocol(textOrDefault(hop.Protocol, string(bench.HopTCP)))
+			made.Network = bench.HopNetwork(textOrDefault(hop.Network, string(bench.HopCluster)))
+		}
+		hops = append(hops, made)
+	}
+	return hops, true
+}
+
+// textOrDefault returns the value that an attribute has when it may be left out.
+func textOrDefault(value types.String, byDefault string) string {
+	if value.IsNull() {
+		return byDefault
+	}
+	return value.ValueString()
 }
 
 type benchmarkScenarioModel struct {
@@ -130,7 +167,13 @@ func (m *benchmarkRunModel) validateArms(ctx context.Context, diags *diag.Diagno
 	}
 	for name, value := range m.Arms.Elements() {
 		var arm benchmarkArmModel
-		if !decode(ctx, value, &arm, diags) || arm.URLs.IsUnknown() || m.Functions.IsUnknown() {
+		if !decode(ctx, value, &arm, diags) {
+			continue
+		}
+		if hops, known := arm.hops(ctx, diags); known {
+			addAttributeFailure(diags, path.Root("arms").AtMapKey(name).AtName("hops"), bench.ValidateHops(hops))
+		}
+		if arm.URLs.IsUnknown() || m.Functions.IsUnknown() {
 			continue
 		}
 		at := path.Root("arms").AtMapKey(name).AtName("urls")
@@ -214,7 +257,8 @@ func (m *benchmarkRunModel) spec(ctx context.Context, diags *diag.Diagnostics) (
 		if decode(ctx, value, &arm, diags) {
 			urls := map[string]string{}
 			diags.Append(arm.URLs.ElementsAs(ctx, &urls, false)...)
-			plan.Arms[name] = bench.Arm{URLs: urls, Path: arm.Path.ValueString()}
+			hops, _ := arm.hops(ctx, diags) // all is known by now
+			plan.Arms[name] = bench.Arm{URLs: urls, Path: arm.Path.ValueString(), Hops: hops}
 		}
 	}
 	for name, value := range m.Scenarios.Elements() {

@@ -143,6 +143,11 @@ func benchmarkRunPlanAttributes() map[string]schema.Attribute {
 					Optional:            true,
 					MarkdownDescription: "What the path is, for the record, for example `NodePort on the overlay address`.",
 				},
+				"hops": schema.ListNestedAttribute{
+					Optional:            true,
+					MarkdownDescription: "The points that requests pass, from the client to the function, for the record: the report shows them, and counts the connections, encrypted connections and address translations of each arm.",
+					NestedObject:        schema.NestedAttributeObject{Validators: []validator.Object{needed{"name", "kind"}}, Attributes: benchmarkHopAttributes()},
+				},
 			}},
 		},
 		"baseline": schema.StringAttribute{
@@ -253,6 +258,27 @@ func benchmarkRunPlanAttributes() map[string]schema.Attribute {
 		"keep_results": schema.BoolAttribute{
 			Optional: true, Computed: true, Default: booldefault.StaticBool(true),
 			MarkdownDescription: "Whether the files of the run stay when the run is destroyed or replaced; `true` by default, since measurements cannot be made again.",
+		},
+	}
+}
+
+func benchmarkHopAttributes() map[string]schema.Attribute {
+	return map[string]schema.Attribute{
+		"name": schema.StringAttribute{
+			Optional:            true,
+			MarkdownDescription: "What it is, for example `haproxy on cloud`; needed.",
+		},
+		"kind": schema.StringAttribute{
+			Optional:            true,
+			MarkdownDescription: "What it does to the connection: the first hop, the `client`, begins one, and the last, the `function`, ends one; a `proxy` ends one and begins another, and a `service` translates addresses. Needed.",
+		},
+		"protocol": schema.StringAttribute{
+			Optional:            true,
+			MarkdownDescription: "What carries requests from the hop before: `tcp`, the default, `tls` or `mtls`, TLS with certificates at both ends.",
+		},
+		"network": schema.StringAttribute{
+			Optional:            true,
+			MarkdownDescription: "What lies between it and the hop before: the `cluster`, the default, the `overlay` between hosts, or their `underlay`.",
 		},
 	}
 }

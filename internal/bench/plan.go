@@ -44,6 +44,7 @@ type Function struct {
 type Arm struct {
 	URLs map[string]string `json:"urls"`           // by function
 	Path string            `json:"path,omitempty"` // what the path is, for the record
+	Hops []Hop             `json:"hops,omitempty"` // from the client to the function, for the record
 }
 
 // Scenario gives links, by their id, the profiles they have during a visit. A
@@ -84,6 +85,9 @@ func (p Plan) Validate() error {
 		complain("the baseline %q is not one of the arms %q", p.Baseline, sortedKeys(p.Arms))
 	}
 	for _, arm := range sortedKeys(p.Arms) {
+		if err := ValidateHops(p.Arms[arm].Hops); err != nil {
+			complain("arm %q: %w", arm, err)
+		}
 		for _, function := range sortedKeys(p.Functions) {
 			if _, ok := p.Arms[arm].URLs[function]; !ok {
 				complain("arm %q has no URL for function %q", arm, function)
