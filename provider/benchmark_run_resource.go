@@ -310,7 +310,7 @@ func benchmarkRunResultAttributes() map[string]schema.Attribute {
 		"started":        text("Start of the run, RFC 3339."),
 		"finished":       text("End of the run, RFC 3339."),
 		"results_folder": text("Path of the run's folder, which is all that a `testbed_report` needs."),
-		"samples_file":   text("Path of the file with every request, as CSV."),
+		"samples_file":   text("Path of the file with every request, as CSV compressed with Zstandard."),
 		"samples_sha256": text("SHA-256 of the samples file in hexadecimal."),
 		"environment":    text("What the run took place on, as JSON: kernel, CPU, versions and images, the plan, and the links as they were read back and measured around each visit; durations of the plan are nanoseconds. It is also in `environment.json` beside the samples file."),
 		"invalid_blocks": schema.Int64Attribute{

@@ -3,7 +3,6 @@ package bench
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 )
@@ -30,13 +29,9 @@ func ReadFolder(dir string) (Folder, error) {
 	if err := json.Unmarshal(text, &folder.Record); err != nil {
 		return Folder{}, fmt.Errorf("read %s of %s: %w", EnvironmentFile, dir, err)
 	}
-	file, err := os.Open(filepath.Join(absolute, SamplesFile))
-	if err != nil {
-		return Folder{}, fmt.Errorf("read the results in %s: %w", dir, err)
-	}
-	defer file.Close()
-	if folder.Tally, err = tallyOf(file); err != nil {
-		return Folder{}, fmt.Errorf("read %s of %s: %w", SamplesFile, dir, err)
+	folder.Tally = NewTally()
+	if err := readSamples(absolute, forTally, folder.Add); err != nil {
+		return Folder{}, err
 	}
 	return folder, nil
 }
@@ -47,8 +42,3 @@ func (f Folder) Summarize() ([]Result, []Comparison) { return Summarize(f.Plan, 
 // Times returns the times of the requests that count, in milliseconds, by cell
 // and block.
 func (f Folder) Times() Times { return f.Counted() }
-
-func tallyOf(from io.Reader) (*Tally, error) {
-	tally := NewTally()
-	return tally, parseSamples(from, forTally, tally.Add)
-}

@@ -61,6 +61,7 @@ func TestFolderGivesTheNumbersOfTheRun(t *testing.T) {
 
 func TestReadFolderRefuses(t *testing.T) {
 	for name, test := range map[string]struct{ environment, samples, want string }{
+		"no samples":     {"{}", "", "samples.csv.zst"},
 		"no environment": {"", "", "environment.json"},
 		"no JSON":        {"{", "", "read environment.json"},
 		"no column":      {"{}", "block,attempt\n1,1\n", `there is no column "valid"`},
@@ -69,7 +70,7 @@ func TestReadFolderRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			for file, text := range map[string]string{EnvironmentFile: test.environment, SamplesFile: test.samples} {
+			for file, text := range map[string]string{EnvironmentFile: test.environment, plainSamplesFile: test.samples} {
 				if text == "" {
 					continue
 				}

@@ -68,9 +68,16 @@ func readInt[T ~int | ~int64](into *T, text []byte) error {
 	return nil
 }
 
-func readBool(into *bool, text []byte) (err error) {
-	*into, err = strconv.ParseBool(string(text))
-	return err
+func readBool(into *bool, text []byte) error {
+	switch string(text) {
+	case "true":
+		*into = true
+	case "false":
+		*into = false
+	default:
+		return fmt.Errorf("%q is neither true nor false", text)
+	}
+	return nil
 }
 
 // readText leaves a text that is the same as the last one where it is.

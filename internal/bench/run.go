@@ -89,7 +89,7 @@ type run struct {
 	Runner
 	plan    Plan
 	before  Scenario // the profiles of the links before the run
-	samples *sampleWriter
+	samples *SampleWriter
 	record  Record
 	tally   *Tally
 	invalid int // visits whose links were off
@@ -101,13 +101,13 @@ func (r *run) measure(ctx context.Context) (report Report, err error) {
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return Report{}, fmt.Errorf("make the folder of the run: %w", err)
 	}
-	if r.samples, err = newSampleWriter(r.Dir); err != nil {
+	if r.samples, err = NewSampleWriter(r.Dir); err != nil {
 		return Report{}, err
 	}
 	defer func() {
 		r.record.Finished = r.Now().UTC()
 		r.record.Completed = err == nil
-		digest, closeErr := r.samples.close()
+		digest, closeErr := r.samples.Close()
 		text, recordErr := r.record.write(r.Dir)
 		report.Started, report.Finished = r.record.Started, r.record.Finished
 		report.SamplesFile, report.SamplesSHA256, report.Environment = r.samples.path, digest, text
@@ -253,7 +253,7 @@ func (r *run) visit(ctx context.Context, visit Visit, attempt int) (valid bool, 
 			samples[i].Valid = valid
 			r.tally.Add(&samples[i])
 		}
-		err = errors.Join(err, r.samples.write(samples))
+		err = errors.Join(err, r.samples.Write(samples))
 	}()
 	for position, cell := range visit.Cells {
 		result, err := r.Client.Run(ctx, r.plan.job(cell, r.plan.Warmup, visit.Requests))

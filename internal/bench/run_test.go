@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/netem"
 )
@@ -166,7 +168,7 @@ func TestRun(t *testing.T) {
 	if got := len(b.links.applied); got != 16 {
 		t.Errorf("the link was set %d times, want once for each of 15 visits and once at the end", got)
 	}
-	rows := readSamples(t, report.SamplesFile)
+	rows := rowsOf(t, report.SamplesFile)
 	if want := 24*15 + 24*5; len(rows) != want { // measured and warm-up
 		t.Errorf("got %d samples, want %d", len(rows), want)
 	}
@@ -177,14 +179,19 @@ func TestRun(t *testing.T) {
 	}
 }
 
-func readSamples(t *testing.T, path string) []map[string]string {
+func rowsOf(t *testing.T, path string) []map[string]string {
 	t.Helper()
 	file, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	lines, err := csv.NewReader(file).ReadAll()
+	text, err := zstd.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer text.Close()
+	lines, err := csv.NewReader(text).ReadAll()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +299,7 @@ func TestInvalidVisitIsRepeated(t *testing.T) {
 		}
 	}
 	invalid := 0
-	for _, row := range readSamples(t, report.SamplesFile) {
+	for _, row := range rowsOf(t, report.SamplesFile) {
 		if row["valid"] == "false" {
 			invalid++
 			if row["attempt"] != "1" || row["block"] != "1" {
@@ -333,7 +340,7 @@ func TestCancelledRun(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v", err)
 	}
-	if got, want := len(readSamples(t, report.SamplesFile)), 2*8*4; got < want {
+	if got, want := len(rowsOf(t, report.SamplesFile)), 2*8*4; got < want {
 		t.Errorf("%d samples are kept, want the %d of two visits", got, want)
 	}
 }

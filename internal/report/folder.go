@@ -21,8 +21,12 @@ import (
 func Digest(folders []string) (string, error) {
 	sum := sha256.New()
 	for _, dir := range folders {
-		for _, name := range []string{bench.EnvironmentFile, bench.SamplesFile} {
-			file, err := os.Open(filepath.Join(dir, name))
+		samples, err := bench.SamplesPath(dir)
+		if err != nil {
+			return "", fmt.Errorf("read the results in %s: %w", dir, err)
+		}
+		for _, path := range []string{filepath.Join(dir, bench.EnvironmentFile), samples} {
+			file, err := os.Open(path)
 			if err != nil {
 				return "", fmt.Errorf("read the results in %s: %w", dir, err)
 			}

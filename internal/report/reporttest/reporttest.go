@@ -3,14 +3,11 @@
 package reporttest
 
 import (
-	"encoding/csv"
 	"encoding/json"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
@@ -102,22 +99,10 @@ func (r Run) Write(t *testing.T, dir string) string {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	file, err := os.Create(filepath.Join(dir, bench.SamplesFile))
+	samples, err := bench.NewSampleWriter(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
-	rows := csv.NewWriter(file)
-	row := func(cells ...any) {
-		text := make([]string, len(cells))
-		for i, cell := range cells {
-			text[i] = fmt.Sprint(cell)
-		}
-		if err := rows.Write(text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	row("block", "attempt", "valid", "position", "function", "scenario", "connection", "arm", "seq", "warmup", "total_ns", "reused", "error", "detail")
 	random := rand.New(rand.NewPCG(r.Plan.Seed, 7))
 	started := time.Date(2026, 11, 30, 20, 0, 0, 0, time.UTC)
 	record := bench.Record{Started: started, Finished: started.Add(6 * time.Minute), Completed: r.Completed, Plan: r.Plan}
@@ -125,19 +110,26 @@ func (r Run) Write(t *testing.T, dir string) string {
 	for _, visit := range r.Plan.Schedule() {
 		valid := r.Invalid == nil || !r.Invalid(visit.Block, visit.Scenario)
 		record.Visits = append(record.Visits, r.visit(visit, valid))
+		var taken []bench.Sample
 		for position, cell := range visit.Cells {
 			for seq := range r.Plan.Warmup + visit.Requests {
-				failure, detail := "", ""
+				sample := bench.Sample{Cell: cell, Block: visit.Block, Attempt: 1, Valid: valid, Position: position + 1, Sent: started}
+				sample.Seq, sample.Warmup = seq, seq < r.Plan.Warmup
 				if r.Failing != nil && r.Failing(cell, seq) {
-					failure, detail = "status", "503 Service Unavailable"
+					sample.Error, sample.Detail = load.StatusError, "503 Service Unavailable"
 				}
-				total := int64(1e6 * r.time(cell, seq == 0, random))
-				row(visit.Block, 1, valid, position+1, cell.Function, cell.Scenario, cell.Connection, cell.Arm,
-					seq, seq < r.Plan.Warmup, strconv.FormatInt(total, 10), cell.Connection == load.Reuse && seq > 0, failure, detail)
+				sample.Total = time.Duration(1e6 * r.time(cell, seq == 0, random))
+				sample.Reused = cell.Connection == load.Reuse && seq > 0
+				taken = append(taken, sample)
 			}
 		}
+		if err := samples.Write(taken); err != nil {
+			t.Fatal(err)
+		}
 	}
-	rows.Flush()
+	if _, err := samples.Close(); err != nil {
+		t.Fatal(err)
+	}
 	text, err := json.Marshal(record)
 	if err != nil {
 		t.Fatal(err)
