@@ -17,6 +17,7 @@ require (
 	github.com/hashicorp/terraform-plugin-testing v1.16.0
 	github.com/slackhq/nebula v1.11.2
 	github.com/vishvananda/netlink v1.3.2-0.20260404173425-c822ed716ea1
+	golang.org/x/crypto v0.54.0
 	golang.org/x/image v0.30.0
 	golang.org/x/net v0.57.0
 	golang.org/x/sync v0.22.0
@@ -26,6 +27,13 @@ require (
 	k8s.io/apimachinery v0.37.2
 	k8s.io/client-go v0.37.2
 	sigs.k8s.io/yaml v1.6.0
+)
+
+require (
+	github.com/hashicorp/yamux v0.1.2
+	github.com/kevinburke/ssh_config v1.4.0
+	github.com/kr/fs v0.1.0 // indirect
+	github.com/pkg/sftp v1.13.12
 )
 
 require (
@@ -74,7 +82,6 @@ require (
 	github.com/hashicorp/terraform-plugin-sdk/v2 v2.40.0 // indirect
 	github.com/hashicorp/terraform-registry-address v0.4.0 // indirect
 	github.com/hashicorp/terraform-svchost v0.2.1 // indirect
-	github.com/hashicorp/yamux v0.1.2 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/klauspost/compress v1.18.0 // indirect
 	github.com/lestrrat-go/jwx v1.2.31 // indirect
@@ -111,7 +118,6 @@ require (
 	github.com/zclconf/go-cty v1.18.1 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.4 // indirect
-	golang.org/x/crypto v0.54.0 // indirect
 	golang.org/x/mod v0.37.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
 	golang.org/x/term v0.45.0 // indirect

@@ -19,6 +19,7 @@ import (
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/artifact"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/ssh"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/nebula"
 )
@@ -46,6 +47,7 @@ func New(version string) func() provider.Provider {
 
 type testbedModel struct {
 	DataDir types.String `tfsdk:"data_dir"`
+	SSH     *sshModel    `tfsdk:"ssh"`
 }
 
 // providerData is what every resource gets from Configure.
@@ -54,6 +56,7 @@ type providerData struct {
 	dataDir  string
 	version  string
 	local    *local.Opener
+	ssh      *ssh.Opener
 	hosts    host.Opener
 	overlay  *nebula.Overlay
 	clusters *kube.Opener
@@ -75,6 +78,7 @@ func (p *testbedProvider) Schema(_ context.Context, _ provider.SchemaRequest, re
 				Optional:            true,
 				MarkdownDescription: "Absolute path of the folder on this machine that holds local hosts, networks, keys and results; `" + defaultDataDir + "` by default. Two testbeds in different folders do not know of each other.",
 			},
+			"ssh": sshAttribute(),
 		},
 	}
 }
@@ -95,7 +99,13 @@ func (p *testbedProvider) Configure(ctx context.Context, req provider.ConfigureR
 		data.dataDir = filepath.Clean(dir)
 	}
 	data.local = local.NewOpener(data.dataDir)
-	data.hosts = data.local
+	settings, diags := model.SSH.config(data.dataDir)
+	resp.Diagnostics.Append(diags...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	data.ssh = ssh.NewOpener(settings)
+	data.hosts = host.Schemes{"local": data.local, "ssh": data.ssh}
 	if p.machines != nil {
 		data.hosts = p.machines
 	}

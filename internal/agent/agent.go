@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -31,6 +32,30 @@ func For(arch string) (Binary, error) {
 		return Binary{}, fmt.Errorf("unpack the agent for linux/%s: %w", arch, err)
 	}
 	return Binary{Content: content, Digest: digest(packed)}, nil
+}
+
+// Packed is the agent for one architecture as it is embedded and sent.
+type Packed struct {
+	Content []byte // gzip
+	Sum     string // SHA256 of Content, in hexadecimal
+	Size    int64  // of the unpacked program, in bytes
+	Digest  string // names the build
+}
+
+// PackedFor returns the packed agent for an architecture as GOARCH names it.
+func PackedFor(arch string) (Packed, error) {
+	content, err := packed(arch)
+	if err != nil {
+		return Packed{}, err
+	}
+	sum := sha256.Sum256(content)
+	return Packed{
+		Content: content,
+		Sum:     hex.EncodeToString(sum[:]),
+		// The last four bytes of the format.
+		Size:   int64(binary.LittleEndian.Uint32(content[len(content)-4:])),
+		Digest: digest(content),
+	}, nil
 }
 
 func packed(arch string) ([]byte, error) {

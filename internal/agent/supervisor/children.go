@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -15,12 +16,14 @@ import (
 // children of processes that ended before them, so all are collected in one
 // place; that is why nothing here is started with os/exec.
 type children struct {
+	environment []string // of every program
+
 	mu     sync.Mutex
 	exited map[int]chan<- syscall.WaitStatus
 }
 
-func newChildren() *children {
-	c := &children{exited: map[int]chan<- syscall.WaitStatus{}}
+func newChildren(environment []string) *children {
+	c := &children{environment: environment, exited: map[int]chan<- syscall.WaitStatus{}}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGCHLD)
 	go func() {
@@ -59,7 +62,7 @@ type child struct {
 
 // start starts a program with the given standard input, output and error.
 func (c *children) start(argv, env []string, dir string, stdio [3]*os.File) (child, error) {
-	env = append(append([]string{}, environment...), env...)
+	env = append(slices.Clone(c.environment), env...)
 	path, err := lookPath(argv[0], env)
 	if err != nil {
 		return child{}, err
@@ -81,6 +84,15 @@ func (c *children) start(argv, env []string, dir string, stdio [3]*os.File) (chi
 	exited := make(chan syscall.WaitStatus, 1)
 	c.exited[pid] = exited
 	return child{pid: pid, exited: exited}, nil
+}
+
+// end kills all children, each with its whole group.
+func (c *children) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for pid := range c.exited {
+		_ = syscall.Kill(-pid, syscall.SIGKILL)
+	}
 }
 
 // kill sends a signal to the child's whole group.

@@ -1,6 +1,9 @@
-// Package supervisor is the init of a local host: it makes the host around
-// itself, then keeps its services running and does what its clients ask for
-// over the control socket. When it ends, everything in the host does.
+// Package supervisor does on a host what the provider asks for.
+//
+// It is the init of a local host: it makes the host around itself, then keeps
+// its services running and serves the control socket; when it ends, everything
+// in the host does. On a machine with an init of its own it serves one SSH
+// session, and when that ends, so do the commands that were run for it.
 package supervisor
 
 import (
@@ -13,22 +16,23 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local/layout"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/process"
 )
 
-// environment is that of every program on a host. "container" tells programs
-// that the kernel is not theirs alone, as system containers do.
+// environment is that of every program on a host.
 var environment = []string{
 	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 	"HOME=/root",
 	"LANG=C.UTF-8",
-	"container=testbed",
 }
+
+// localEnvironment is that of every program on a local host. "container" tells
+// programs that the kernel is not theirs alone, as system containers do.
+func localEnvironment() []string { return append(slices.Clone(environment), "container=testbed") }
 
 // Init is the "init" command. It is started as the first process of new mount,
 // PID, network, UTS and IPC namespaces by process.Daemon, with a layout.Setup
@@ -75,24 +79,19 @@ func become(text string) error {
 	}
 	agent = filepath.Join(layout.Agents, agent)
 	argv := []string{"testbed-agent", "init", superviseArg, setup.Name, string(setup.DataDir)}
-	return fmt.Errorf("execute %s: %w", agent, syscall.Exec(agent, argv, environment))
+	return fmt.Errorf("execute %s: %w", agent, syscall.Exec(agent, argv, localEnvironment()))
 }
 
 // supervise serves the control socket until the host ends.
 func supervise(ctx context.Context) error {
-	unix.Umask(0o022)
-	limit := unix.Rlimit{}
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil {
-		limit.Cur = limit.Max
-		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
-	}
-	children := newChildren()
+	prepare()
+	children := newChildren(localEnvironment())
 	listener, err := net.Listen("unix", layout.Socket)
 	process.Report(err)
 	if err != nil {
 		return err
 	}
-	server := http.Server{Handler: newServer(children)}
+	server := http.Server{Handler: newServer(children, newServices(children), nil)}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	return server.Serve(listener)
 }

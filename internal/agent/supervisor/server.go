@@ -18,14 +18,17 @@ import (
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/control"
 )
 
-// server answers the clients of a host.
+// server answers the clients of a host. Without services there is another
+// init that keeps programs running.
 type server struct {
 	children *children
 	services *services
 }
 
-func newServer(children *children) http.Handler {
-	s := &server{children: children, services: newServices(children)}
+// newServer returns the server of a host. With a lock, only its owner changes
+// the host.
+func newServer(children *children, services *services, lock *lock) http.Handler {
+	s := &server{children: children, services: services}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /facts", answer(getFacts))
 	mux.HandleFunc("POST /run", s.run)
@@ -33,12 +36,17 @@ func newServer(children *children) http.Handler {
 	mux.HandleFunc("GET /file", answer(getFile))
 	mux.HandleFunc("PUT /file", answer(putFile))
 	mux.HandleFunc("DELETE /file", answer(deleteFile))
-	mux.HandleFunc("PUT /services/{name}", answer(s.putService))
-	mux.HandleFunc("GET /services/{name}", answer(s.getService))
-	mux.HandleFunc("DELETE /services/{name}", answer(s.deleteService))
-	mux.HandleFunc("POST /services/{name}/restart", answer(s.restartService))
-	mux.HandleFunc("POST /services/{name}/signal", answer(s.signalService))
-	mux.HandleFunc("GET /services/{name}/log", answer(s.getLog))
+	if services != nil {
+		mux.HandleFunc("PUT /services/{name}", answer(s.putService))
+		mux.HandleFunc("GET /services/{name}", answer(s.getService))
+		mux.HandleFunc("DELETE /services/{name}", answer(s.deleteService))
+		mux.HandleFunc("POST /services/{name}/restart", answer(s.restartService))
+		mux.HandleFunc("POST /services/{name}/signal", answer(s.signalService))
+		mux.HandleFunc("GET /services/{name}/log", answer(s.getLog))
+	}
+	if lock != nil {
+		return lock.guard(mux)
+	}
 	return mux
 }
 

@@ -36,6 +36,7 @@ func commands() map[string]command {
 		"underlay":  daemon.Command,
 		"load":      load.Serve,
 		"nebula":    nebula.Command,
+		"serve":     supervisor.Serve,
 	}
 }
 
