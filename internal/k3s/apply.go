@@ -3,16 +3,11 @@ package k3s
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"os"
 	"path"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,136 +16,61 @@ import (
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
 )
 
-// identityKey is an environment variable of the service that holds what of a
-// cluster cannot change. It tells the cluster of this Spec, perhaps half made,
-// from another one on the same host.
-const identityKey = "TESTBED_K3S_CLUSTER"
-
-// revisionKey holds a digest of all that the service reads at its start, so
-// that a start that was due and did not happen is made up for.
-const revisionKey = "TESTBED_K3S_REVISION"
-
-// Apply makes the cluster run on the host as specified, and returns when it
-// works. It tells progress what it waits for. An input that cannot work is an
-// *InputError, and nothing was touched.
+// Apply makes the cluster's server run on the host as specified, and returns
+// when it works. It tells progress what it waits for. An input that cannot work
+// is an *InputError, and nothing was touched.
 func Apply(ctx context.Context, h host.Host, spec Spec, progress func(message string)) error {
-	config, err := spec.ConfigYAML()
+	n, err := spec.node()
 	if err != nil {
 		return err
 	}
-	service := host.Service{
-		Name:     serviceName,
-		Argv:     []string{binaryPath, "server"},
-		Env:      []string{identityKey + "=" + spec.identity(), revisionKey + "=" + spec.revision(config)},
-		After:    []string{"nebula"},
-		KillMode: "process",
-	}
-	before, err := h.Service(ctx, serviceName)
-	existed := err == nil
-	if err != nil && !errors.Is(err, host.ErrNotExist) {
-		return fmt.Errorf("look for k3s on %s: %w", h.URL(), err)
-	}
-	if existed && !slices.Contains(before.Service.Env, service.Env[0]) {
-		return &InputError{"name", fmt.Errorf("%s already runs another k3s (%s); a host has one", h.URL(), describe(before.Service))}
-	}
-	if err := checkAddress(ctx, h, spec); err != nil {
-		return err
-	}
-	changed, err := install(ctx, h, spec, config, progress)
+	placed, err := n.place(ctx, h, func(ctx context.Context) error { return makeToken(ctx, h) }, progress)
 	if err != nil {
 		return err
 	}
-	if err := h.StartService(ctx, service); err != nil {
-		return fmt.Errorf("start k3s on %s: %w", h.URL(), err)
+	if err := placed.start(ctx); err != nil {
+		return err
 	}
-	// An equal service was left alone, but what it reads was not as it is now.
-	if changed && existed && reflect.DeepEqual(before.Service, service) {
-		if err := h.RestartService(ctx, serviceName); err != nil {
-			return fmt.Errorf("restart k3s on %s: %w", h.URL(), err)
-		}
-	}
-	return await(ctx, h, spec, progress)
-}
-
-func (s Spec) identity() string {
-	return fmt.Sprintf("%s,%s,%s", s.Name, s.ClusterCIDR, s.ServiceCIDR)
-}
-
-func (s Spec) revision(config string) string {
-	hash := sha256.New()
-	fmt.Fprintln(hash, config, s.Binary.SHA256)
-	for _, image := range s.AirgapImages {
-		fmt.Fprintln(hash, image.SHA256)
-	}
-	return hex.EncodeToString(hash.Sum(nil))
-}
-
-func describe(service host.Service) string {
-	for _, entry := range service.Env {
-		if identity, ok := strings.CutPrefix(entry, identityKey+"="); ok {
-			parts := strings.Split(identity, ",")
-			return fmt.Sprintf("node %s, pods %s, services %s", parts[0], parts[1], parts[2])
-		}
-	}
-	return "not made by this provider"
-}
-
-// checkAddress finds out early what k3s would fail on late, or never.
-func checkAddress(ctx context.Context, h host.Host, spec Spec) error {
-	output, err := h.Run(ctx, host.Command{Argv: []string{"ip", "-json", "address"}})
-	if err != nil {
-		return fmt.Errorf("list the addresses of %s: %w", h.URL(), err)
-	}
-	var links []struct {
-		Name      string `json:"ifname"`
-		Addresses []struct {
-			Local netip.Addr `json:"local"`
-		} `json:"addr_info"`
-	}
-	if err := json.Unmarshal(output.Stdout, &links); err != nil {
-		return fmt.Errorf("list the addresses of %s: %w", h.URL(), err)
-	}
-	var all []string
-	found := false
-	names := map[string]bool{}
-	for _, link := range links {
-		names[link.Name] = true
-		for _, address := range link.Addresses {
-			found = found || address.Local == spec.NodeIP
-			all = append(all, fmt.Sprintf("%s on %s", address.Local, link.Name))
-		}
-	}
-	if !found {
-		return &InputError{"node_ip", fmt.Errorf("%s has no address %s; it has %s", h.URL(), spec.NodeIP, strings.Join(all, ", "))}
-	}
-	if spec.Interface != "" && !names[spec.Interface] {
-		return &InputError{"interface", fmt.Errorf("%s has no interface %q; it has %s", h.URL(), spec.Interface, strings.Join(all, ", "))}
-	}
-	return nil
+	return awaitServer(ctx, h, spec, progress)
 }
 
 // install puts the files in place and reports whether any of them changed.
-func install(ctx context.Context, h host.Host, spec Spec, config string, progress func(string)) (changed bool, err error) {
-	binary, err := installBinary(ctx, h, spec.Binary, progress)
+func (n node) install(ctx context.Context, h host.Host, token func(context.Context) error, progress func(string)) (changed bool, err error) {
+	binary, err := installBinary(ctx, h, n.binary, progress)
 	if err != nil {
 		return false, fmt.Errorf("install k3s on %s: %w", h.URL(), err)
 	}
-	images, err := installImages(ctx, h, spec.AirgapImages, progress)
+	images, err := installImages(ctx, h, n.airgapImages, progress)
 	if err != nil {
 		return false, fmt.Errorf("install the image archives of k3s on %s: %w", h.URL(), err)
 	}
-	if err := makeToken(ctx, h); err != nil {
-		return false, fmt.Errorf("make the token of k3s on %s: %w", h.URL(), err)
+	if err := token(ctx); err != nil {
+		return false, fmt.Errorf("give k3s on %s its token: %w", h.URL(), err)
 	}
-	current, err := h.Read(ctx, configPath)
+	registries, err := installText(ctx, h, registriesPath, n.registries)
+	if err != nil {
+		return false, err
+	}
+	config, err := installText(ctx, h, configPath, n.config)
+	return binary || images || registries || config, err
+}
+
+// installText makes a file have a content, or be absent when that is empty.
+func installText(ctx context.Context, h host.Host, path, content string) (changed bool, err error) {
+	current, err := h.Read(ctx, path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("read the configuration of k3s on %s: %w", h.URL(), err)
+		return false, fmt.Errorf("read %s on %s: %w", path, h.URL(), err)
 	}
-	if string(current) == config {
-		return binary || images, nil
+	switch {
+	case err == nil && content == "":
+		err = h.Remove(ctx, path)
+	case string(current) == content:
+		return false, nil
+	default:
+		err = h.Write(ctx, path, 0o600, strings.NewReader(content))
 	}
-	if err := h.Write(ctx, configPath, 0o600, strings.NewReader(config)); err != nil {
-		return false, fmt.Errorf("write the configuration of k3s on %s: %w", h.URL(), err)
+	if err != nil {
+		return false, fmt.Errorf("write %s on %s: %w", path, h.URL(), err)
 	}
 	return true, nil
 }

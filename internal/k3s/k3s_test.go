@@ -43,6 +43,9 @@ token-file: /etc/rancher/k3s/token
 write-kubeconfig-mode: "0600"
 `
 
+// nodeToken is the file of a server that agents' tokens come from.
+const nodeToken = "/var/lib/rancher/k3s/server/node-token"
+
 // file writes an artifact of this machine.
 func file(t *testing.T, name, content string) artifact.File {
 	t.Helper()
@@ -144,6 +147,7 @@ func TestApply(t *testing.T) {
 		"/etc/rancher/k3s/config.yaml": "-rw-------",
 		"/etc/rancher/k3s/token":       "-rw-------",
 		kube.K3sKubeconfig:             "-rw-------",
+		nodeToken:                      "-rw-------",
 		image:                          "-rw-r--r--",
 	}
 	if diff := cmp.Diff(wantFiles, files()); diff != "" {
@@ -282,8 +286,8 @@ func TestObserve(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := k3s.Status{
-		ConfigYAML: text, BinarySHA256: spec.Binary.SHA256, Images: []string{k3stest.Sum("one")},
-		CASHA256: k3stest.Sum(string(m.API.Certificate().Raw)), KubernetesVersion: "v1.37.2", Nodes: []string{"edge"},
+		NodeStatus: k3s.NodeStatus{ConfigYAML: text, BinarySHA256: spec.Binary.SHA256, Images: []string{k3stest.Sum("one")}},
+		CASHA256:   k3stest.Sum(string(m.API.Certificate().Raw)), KubernetesVersion: "v1.37.2", Nodes: []string{"edge"},
 	}
 	got, err := k3s.Observe(t.Context(), m)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
@@ -17,13 +18,23 @@ import (
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
 )
 
-// Status is what is found of a cluster.
-type Status struct {
-	// On the host.
+// NodeStatus is what is found of a node on its host.
+type NodeStatus struct {
 	ConfigYAML   string
+	Registries   string // content of registries.yaml
 	BinarySHA256 string
 	Images       []string // digests of the image archives, sorted
-	CASHA256     string   // of the API server's CA certificate, in DER
+
+	// Stale is set when the interface between nodes was made anew after k3s
+	// started, which has lost its routes since. Apply starts k3s again.
+	Stale bool
+}
+
+// Status is what is found of a cluster.
+type Status struct {
+	NodeStatus // of the server
+
+	CASHA256 string // of the API server's CA certificate, in DER
 
 	// Of the API server.
 	KubernetesVersion string
@@ -34,11 +45,12 @@ type Status struct {
 // is an fs.ErrNotExist. When the API server does not answer, the error is a
 // host.ErrUnreachable and what was found on the host is returned with it.
 func Observe(ctx context.Context, h host.Host) (Status, error) {
-	if _, err := h.Service(ctx, serviceName); err != nil {
-		return Status{}, fmt.Errorf("look for k3s on %s: %w", h.URL(), err)
-	}
 	var status Status
-	err := status.look(ctx, h)
+	var err error
+	status.NodeStatus, err = observeNode(ctx, h, serverService)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Status{}, err
+	}
 	if err == nil {
 		err = status.ask(ctx, h)
 	}
@@ -49,13 +61,35 @@ func Observe(ctx context.Context, h host.Host) (Status, error) {
 	return status, err
 }
 
-// look completes the status by what lies on the host.
-func (s *Status) look(ctx context.Context, h host.Host) error {
-	config, err := h.Read(ctx, configPath)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read the configuration of k3s on %s: %w", h.URL(), err)
+// ObserveAgent returns what is there of an agent on its host. A host without
+// one is an fs.ErrNotExist. Whether the cluster has the node is in its Status.
+func ObserveAgent(ctx context.Context, h host.Host) (NodeStatus, error) {
+	return observeNode(ctx, h, agentService)
+}
+
+func observeNode(ctx context.Context, h host.Host, service string) (NodeStatus, error) {
+	running, err := h.Service(ctx, service)
+	if err != nil {
+		return NodeStatus{}, fmt.Errorf("look for k3s on %s: %w", h.URL(), err)
 	}
-	s.ConfigYAML = string(config)
+	var status NodeStatus
+	if err := status.look(ctx, h, running.Service); err != nil {
+		// The service is there, so the node is, whatever lacks.
+		return status, fmt.Errorf("%w: %v", host.ErrUnreachable, err)
+	}
+	return status, nil
+}
+
+// look completes the status by what lies on the host.
+func (s *NodeStatus) look(ctx context.Context, h host.Host, service host.Service) error {
+	for path, content := range map[string]*string{configPath: &s.ConfigYAML, registriesPath: &s.Registries} {
+		found, err := h.Read(ctx, path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("read %s on %s: %w", path, h.URL(), err)
+		}
+		*content = string(found)
+	}
+	var err error
 	if s.BinarySHA256, err = digest(ctx, h, binaryPath); err != nil {
 		return fmt.Errorf("look for the k3s program on %s: %w", h.URL(), err)
 	}
@@ -67,7 +101,23 @@ func (s *Status) look(ctx context.Context, h host.Host) error {
 		s.Images = append(s.Images, name[:2*sha256.Size])
 	}
 	slices.Sort(s.Images)
-	return nil
+	s.Stale, err = stale(ctx, h, service)
+	return err
+}
+
+// stale reports whether the interface between nodes is another one than when
+// the service started.
+func stale(ctx context.Context, h host.Host, service host.Service) (bool, error) {
+	for _, entry := range service.Env {
+		recorded, ok := strings.CutPrefix(entry, deviceKey+"=")
+		if !ok {
+			continue
+		}
+		name, _, _ := strings.Cut(recorded, ":")
+		found, err := listDevices(ctx, h)
+		return fmt.Sprintf("%s:%d", name, found.index(name)) != recorded, err
+	}
+	return false, nil
 }
 
 // ask completes the status by what the API server says.

@@ -1,10 +1,11 @@
 // Package k3s installs k3s on a host, waits until its cluster works, observes
 // it, and removes it without a trace.
 //
-// A cluster has one server, and the server is also its node. Everything of it
-// on the host lies where k3s documents it, so the k3s tools and habits apply.
-// Its one invariant: config.yaml, the program and the image archives on the
-// host are those of the Spec, or the cluster is not said to be applied.
+// A cluster has one server, which is also a node, and any number of agents,
+// which are further nodes and join and leave while the cluster runs. All that
+// lies on a host lies where k3s documents it, so the k3s tools and habits
+// apply. Its one invariant: config.yaml, the program and the image archives on
+// each host are those of the Spec, or the cluster is not said to be applied.
 package k3s
 
 import (
@@ -19,17 +20,22 @@ import (
 )
 
 const (
-	serviceName = "k3s"
-	binaryPath  = "/usr/local/bin/k3s"
-	configPath  = "/etc/rancher/k3s/config.yaml"
-	tokenPath   = "/etc/rancher/k3s/token"
-	imagesDir   = "/var/lib/rancher/k3s/agent/images"
+	serverService = "k3s"
+	agentService  = "k3s-agent"
+
+	binaryPath       = "/usr/local/bin/k3s"
+	configPath       = "/etc/rancher/k3s/config.yaml"
+	registriesPath   = "/etc/rancher/k3s/registries.yaml"
+	tokenPath        = "/etc/rancher/k3s/token"
+	imagesDir        = "/var/lib/rancher/k3s/agent/images"
+	nodeTokenPath    = "/var/lib/rancher/k3s/server/node-token"
+	nodePasswordPath = "/etc/rancher/node/password"
 )
 
 // APIPort is the port that the API server listens on.
 const APIPort = 6443
 
-// Spec describes a cluster.
+// Spec describes the server of a cluster.
 type Spec struct {
 	Name      string     // of the node
 	NodeIP    netip.Addr // an address of the host
@@ -42,12 +48,31 @@ type Spec struct {
 	Disable []string       // packaged components to leave out
 	Config  map[string]any // further keys of config.yaml
 
+	Registries   string // content of registries.yaml; no such file when empty
 	Binary       artifact.File
 	AirgapImages []artifact.File
 }
 
-// InputError reports a part of a Spec that cannot work on the host. Field is
-// "binary", "node_ip", "interface" or "name".
+// Agent describes a further node of a cluster.
+type Agent struct {
+	Name      string     // of the node
+	NodeIP    netip.Addr // an address of the host
+	Interface string     // between nodes; k3s's choice when empty
+
+	Cluster  string     // the name of the server's node
+	ServerIP netip.Addr // an address of the server that the agent reaches
+
+	// Config are keys of config.yaml, those of the server; the ones that
+	// agents do not have are left out.
+	Config map[string]any
+
+	Registries   string // content of registries.yaml; no such file when empty
+	Binary       artifact.File
+	AirgapImages []artifact.File
+}
+
+// InputError reports a part of a Spec or an Agent that cannot work on the
+// host. Field is "binary", "node_ip", "interface", "name", "host" or "config".
 type InputError struct {
 	Field string
 	Err   error
@@ -79,6 +104,17 @@ func Reserved() map[string]string {
 		"https-listen-port":     "the cluster could not be found again",
 		"server":                "a cluster has one server",
 		"cluster-init":          "a cluster has one server",
+		"private-registry":      "registries is written to the usual place",
+	}
+}
+
+// agentKeys are the keys of config.yaml that agents have too; they refuse to
+// start with those of servers.
+func agentKeys() []string {
+	return []string{
+		"debug", "v", "vmodule", "node-external-ip", "node-label", "node-taint", "with-node-id", "snapshotter", "pause-image",
+		"system-default-registry", "disable-default-registry-endpoint", "resolv-conf", "flannel-conf", "flannel-cni-conf",
+		"kubelet-arg", "kube-proxy-arg", "protect-kernel-defaults", "prefer-bundled-bin", "lb-server-port", "selinux",
 	}
 }
 
@@ -105,11 +141,33 @@ func (s Spec) ConfigYAML() (string, error) {
 	if len(s.Disable) > 0 {
 		config["disable"] = s.Disable
 	}
+	return render(config)
+}
+
+func render(config map[string]any) (string, error) {
 	text, err := yaml.Marshal(config)
 	if err != nil {
 		return "", fmt.Errorf("render config.yaml: %w", err)
 	}
 	return "# Managed by testbed_k3s_cluster, which undoes other changes.\n" + string(text), nil
+}
+
+// ConfigYAML returns the content of config.yaml. It holds no secret.
+func (a Agent) ConfigYAML() (string, error) {
+	config := map[string]any{}
+	for key, value := range a.Config {
+		if slices.Contains(agentKeys(), strings.TrimSuffix(key, "+")) {
+			config[key] = value
+		}
+	}
+	config["node-name"] = a.Name
+	config["node-ip"] = a.NodeIP.String()
+	config["server"] = fmt.Sprintf("https://%s:%d", a.ServerIP, APIPort)
+	config["token-file"] = tokenPath
+	if a.Interface != "" {
+		config["flannel-iface"] = a.Interface
+	}
+	return render(config)
 }
 
 // ownSANs are the names that the API server's certificate always has.

@@ -28,10 +28,12 @@ const (
 	hopeless = 10
 )
 
-// waiter follows a starting cluster.
+// waiter follows a starting node.
 type waiter struct {
-	host     host.Host
-	spec     Spec
+	host     host.Host // of the node
+	server   host.Host
+	service  string
+	name     string             // of the node
 	first    host.ServiceStatus // when the wait began
 	status   host.ServiceStatus
 	progress func(string)
@@ -43,13 +45,10 @@ type step struct {
 	check func(ctx context.Context) error
 }
 
-// await returns when the cluster works, in the order in which k3s comes up.
-func await(ctx context.Context, h host.Host, spec Spec, progress func(string)) error {
-	first, err := h.Service(ctx, serviceName)
-	if err != nil {
-		return fmt.Errorf("look for k3s on %s: %w", h.URL(), err)
-	}
-	w := &waiter{host: h, spec: spec, first: first, status: first, progress: progress}
+// awaitServer returns when the cluster works, in the order in which k3s comes
+// up.
+func awaitServer(ctx context.Context, h host.Host, spec Spec, progress func(string)) error {
+	w := &waiter{host: h, server: h, service: serverService, name: spec.Name, progress: progress}
 	steps := []step{
 		{"service k3s to run", w.running},
 		{"the API server to answer", w.ping},
@@ -59,6 +58,24 @@ func await(ctx context.Context, h host.Host, spec Spec, progress func(string)) e
 	if !slices.Contains(spec.Disable, "coredns") {
 		steps = append(steps, step{"coredns to be available", w.coredns})
 	}
+	return w.await(ctx, steps)
+}
+
+// awaitAgent returns when the node of an agent is one of the cluster.
+func awaitAgent(ctx context.Context, server, h host.Host, agent Agent, progress func(string)) error {
+	w := &waiter{host: h, server: server, service: agentService, name: agent.Name, progress: progress}
+	return w.await(ctx, []step{
+		{"service k3s-agent to run", w.running},
+		{"node " + agent.Name + " to be Ready", w.node},
+	})
+}
+
+func (w *waiter) await(ctx context.Context, steps []step) error {
+	first, err := w.host.Service(ctx, w.service)
+	if err != nil {
+		return fmt.Errorf("look for k3s on %s: %w", w.host.URL(), err)
+	}
+	w.first, w.status = first, first
 	for _, step := range steps {
 		if err := w.follow(ctx, step); err != nil {
 			return err
@@ -101,7 +118,7 @@ func (w *waiter) follow(ctx context.Context, step step) error {
 func (w *waiter) look(ctx context.Context, step step) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	status, err := w.host.Service(ctx, serviceName)
+	status, err := w.host.Service(ctx, w.service)
 	if err != nil {
 		return err
 	}
@@ -114,7 +131,7 @@ func (w *waiter) failure(ctx context.Context, step step, why error) error {
 	err := fmt.Errorf("wait for %s on %s: %w", step.what, w.host.URL(), why)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 	defer cancel()
-	log, logErr := w.host.ServiceLog(ctx, serviceName, logLines)
+	log, logErr := w.host.ServiceLog(ctx, w.service, logLines)
 	switch text := strings.TrimSpace(string(log)); {
 	case logErr != nil:
 		return errors.Join(err, fmt.Errorf("read the log of k3s: %w", logErr))
@@ -136,7 +153,7 @@ func (w *waiter) running(context.Context) error {
 // its certificate is not known yet.
 func (w *waiter) ping(ctx context.Context) error {
 	transport := &http.Transport{
-		DialContext:       w.host.Dial,
+		DialContext:       w.server.Dial,
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
 		DisableKeepAlives: true,
 	}
@@ -157,7 +174,7 @@ func (w *waiter) ping(ctx context.Context) error {
 }
 
 func (w *waiter) open(ctx context.Context, use func(*kube.Client) error) error {
-	client, err := kube.OpenServer(ctx, w.host)
+	client, err := kube.OpenServer(ctx, w.server)
 	if err != nil {
 		return err
 	}
@@ -174,7 +191,7 @@ func (w *waiter) ready(ctx context.Context) error {
 
 func (w *waiter) node(ctx context.Context) error {
 	return w.open(ctx, func(client *kube.Client) error {
-		node, err := client.Get(ctx, kube.Ref{APIVersion: "v1", Kind: "Node", Name: w.spec.Name})
+		node, err := client.Get(ctx, kube.Ref{APIVersion: "v1", Kind: "Node", Name: w.name})
 		if err != nil {
 			return err
 		}

@@ -59,7 +59,12 @@ func (o *Opener) Open(ctx context.Context, clusterURL string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return open(clusterURL, config, server)
+	client, err := open(clusterURL, config, server)
+	if err != nil {
+		return nil, err
+	}
+	client.hosts = o.hosts
+	return client, nil
 }
 
 // Kubeconfig returns the one context that a cluster URL names, with all its
@@ -132,7 +137,8 @@ func open(clusterURL string, config *clientcmdapi.Config, server host.Host) (*Cl
 type Client struct {
 	url    string
 	server host.Host
-	base   *url.URL // of the API server
+	hosts  host.Opener // nil when the agents' hosts cannot be opened
+	base   *url.URL    // of the API server
 
 	transport *http.Transport
 	end       func()       // of what is being dialled
@@ -188,6 +194,38 @@ func (c *Client) URL() string { return c.url }
 // Host returns the host of the cluster's first server, and nil for a cluster
 // that was opened by its kubeconfig.
 func (c *Client) Host() host.Host { return c.server }
+
+// HostAnnotation is on the node of a k3s agent and holds the URL of its host.
+const HostAnnotation = "testbed.local/host"
+
+// Hosts returns the hosts of all nodes of a k3s cluster, that of the server
+// first, and none for a cluster that was opened by its kubeconfig. Nodes that
+// the provider did not make are passed over.
+func (c *Client) Hosts(ctx context.Context) ([]host.Host, error) {
+	if c.server == nil {
+		return nil, nil
+	}
+	all := []host.Host{c.server}
+	if c.hosts == nil {
+		return all, nil
+	}
+	nodes, err := c.List(ctx, "v1", "Node", "", "")
+	if err != nil {
+		return nil, err
+	}
+	for _, node := range nodes {
+		url := node.GetAnnotations()[HostAnnotation]
+		if url == "" || url == c.server.URL() {
+			continue
+		}
+		h, err := c.hosts.Open(ctx, url)
+		if err != nil {
+			return nil, fmt.Errorf("open the host of node %s of %s: %w", node.GetName(), c.url, err)
+		}
+		all = append(all, h)
+	}
+	return all, nil
+}
 
 // Close ends the client's idle connections, and those that are being opened.
 func (c *Client) Close() {
