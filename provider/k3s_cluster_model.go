@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+	"sigs.k8s.io/yaml"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/artifact"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
@@ -31,6 +32,7 @@ type k3sClusterModel struct {
 	Version      types.String         `tfsdk:"version"`
 	Binary       types.Object         `tfsdk:"binary"`
 	AirgapImages types.List           `tfsdk:"airgap_images"`
+	Registries   jsontypes.Normalized `tfsdk:"registries"`
 	ClusterCIDR  cidrtypes.IPv4Prefix `tfsdk:"cluster_cidr"`
 	ServiceCIDR  cidrtypes.IPv4Prefix `tfsdk:"service_cidr"`
 	TLSSANs      types.List           `tfsdk:"tls_sans"`
@@ -43,6 +45,7 @@ type k3sClusterModel struct {
 	APIEndpoint       types.String `tfsdk:"api_endpoint"`
 	KubernetesVersion types.String `tfsdk:"kubernetes_version"`
 	NodeNames         types.List   `tfsdk:"node_names"`
+	StaleNodes        types.List   `tfsdk:"stale_nodes"`
 	CASHA256          types.String `tfsdk:"ca_sha256"`
 	ConfigYAML        types.String `tfsdk:"config_yaml"`
 	BinarySHA256      types.String `tfsdk:"binary_sha256"`
@@ -55,6 +58,14 @@ type k3sNodeModel struct {
 	Interface types.String        `tfsdk:"interface"`
 }
 
+// k3sAgentModel is k3sNodeModel with a name.
+type k3sAgentModel struct {
+	Host      types.String        `tfsdk:"host"`
+	NodeIP    iptypes.IPv4Address `tfsdk:"node_ip"`
+	Interface types.String        `tfsdk:"interface"`
+	Name      types.String        `tfsdk:"name"`
+}
+
 type k3sBinaryModel struct {
 	Source types.String `tfsdk:"source"`
 	SHA256 types.String `tfsdk:"sha256"`
@@ -64,14 +75,9 @@ var k3sNodeType = types.ObjectType{AttrTypes: map[string]attr.Type{
 	"host": types.StringType, "node_ip": iptypes.IPv4AddressType{}, "interface": types.StringType,
 }}
 
-// k3sApplied is kept with the state: what the files on the host came from. It
-// lets a plan tell a file that was changed on the host from one that is to be
-// changed, also where the source cannot be read.
-type k3sApplied struct {
-	Version string   `json:"version"`
-	Binary  string   `json:"binary"` // digests
-	Images  []string `json:"images"`
-}
+var k3sAgentType = types.ObjectType{AttrTypes: map[string]attr.Type{
+	"host": types.StringType, "node_ip": iptypes.IPv4AddressType{}, "interface": types.StringType, "name": types.StringType,
+}}
 
 // server returns the one server. The list has one element by validation.
 func (m *k3sClusterModel) server(ctx context.Context) (k3sNodeModel, diag.Diagnostics) {
@@ -114,6 +120,13 @@ func (m *k3sClusterModel) spec(ctx context.Context) (k3s.Spec, diag.Diagnostics)
 	diags.Append(m.Disable.ElementsAs(ctx, &spec.Disable, false)...)
 	if !m.Config.IsNull() {
 		diags.Append(m.Config.Unmarshal(&spec.Config)...)
+	}
+	if !m.Registries.IsNull() && !m.Registries.IsUnknown() {
+		text, err := yaml.JSONToYAML([]byte(m.Registries.ValueString()))
+		if err != nil {
+			diags.AddAttributeError(path.Root("registries"), "Invalid Registries", err.Error()+".")
+		}
+		spec.Registries = string(text)
 	}
 	return spec, diags
 }
@@ -168,41 +181,39 @@ func (m *k3sClusterModel) sources(ctx context.Context, arch string) (binary arti
 	return binary, images, true, diags
 }
 
-// fetch gets the files and puts them into the specification.
-func (m *k3sClusterModel) fetch(ctx context.Context, cache *artifact.Cache, h host.Host, spec *k3s.Spec) diag.Diagnostics {
+// fetch gets the files for a host.
+func (m *k3sClusterModel) fetch(ctx context.Context, cache *artifact.Cache, h host.Host) (binary artifact.File, images []artifact.File, diags diag.Diagnostics) {
 	facts, err := h.Facts(ctx)
 	if err != nil {
-		var diags diag.Diagnostics
 		addFailure(&diags, "Ask", "Host", h.URL(), err, "")
-		return diags
+		return binary, nil, diags
 	}
-	binary, images, ok, diags := m.sources(ctx, facts.Arch)
+	program, archives, ok, diags := m.sources(ctx, facts.Arch)
 	if diags.HasError() || !ok {
-		return diags
+		return binary, nil, diags
 	}
-	if spec.Binary, err = cache.Fetch(ctx, binary); err != nil {
+	if binary, err = cache.Fetch(ctx, program); err != nil {
 		detail := fmt.Sprintf("The program of cluster %q: %s.", m.Name.ValueString(), err)
 		var checksum *artifact.ChecksumError
-		if !filepath.IsAbs(binary.Location) && !errors.As(err, &checksum) {
+		if !filepath.IsAbs(program.Location) && !errors.As(err, &checksum) {
 			detail += "\n\nMachines without internet need binary and airgap_images, as files that lie on them."
 		}
 		diags.AddAttributeError(m.binaryPath(), "Unable to Get k3s", detail)
-		return diags
+		return binary, nil, diags
 	}
-	for i, image := range images {
+	for i, archive := range archives {
 		at := path.Root("airgap_images")
 		if !m.AirgapImages.IsNull() {
 			at = at.AtListIndex(i)
 		}
-		file, err := cache.Fetch(ctx, image)
+		file, err := cache.Fetch(ctx, archive)
 		if err != nil {
 			diags.AddAttributeError(at, "Unable to Get k3s Images", fmt.Sprintf("An image archive of cluster %q: %s.", m.Name.ValueString(), err))
-			return diags
+			return binary, nil, diags
 		}
-		spec.AirgapImages = append(spec.AirgapImages, file)
+		images = append(images, file)
 	}
-	m.checkPlanned(ctx, *spec, &diags)
-	return diags
+	return binary, images, diags
 }
 
 // checkPlanned refuses files that are not those that the plan was made for.
@@ -234,14 +245,13 @@ func (m *k3sClusterModel) binaryPath() path.Path {
 	return path.Root("binary").AtName("source")
 }
 
-// inputPath is the attribute that a field of the specification comes from.
-func (m *k3sClusterModel) inputPath(field string) path.Path {
-	server := path.Root("servers").AtListIndex(0)
+// inputPath is the attribute that a field of a node's specification comes from.
+func (m *k3sClusterModel) inputPath(at path.Path, field string) path.Path {
 	switch field {
 	case "binary":
 		return m.binaryPath()
-	case "node_ip", "interface":
-		return server.AtName(field)
+	case "node_ip", "interface", "host":
+		return at.AtName(field)
 	}
 	return path.Root(field)
 }
@@ -257,6 +267,7 @@ func (m *k3sClusterModel) locate(hostURL string, nodeIP netip.Addr) {
 func (m *k3sClusterModel) forget() {
 	m.KubernetesVersion = types.StringNull()
 	m.NodeNames = types.ListNull(types.StringType)
+	m.StaleNodes = types.ListNull(types.StringType)
 	m.CASHA256 = types.StringNull()
 	m.ConfigYAML = types.StringNull()
 	m.BinarySHA256 = types.StringNull()
@@ -264,7 +275,7 @@ func (m *k3sClusterModel) forget() {
 }
 
 // setHost sets what was observed on the host.
-func (m *k3sClusterModel) setHost(ctx context.Context, status k3s.Status) diag.Diagnostics {
+func (m *k3sClusterModel) setHost(ctx context.Context, status k3s.NodeStatus) diag.Diagnostics {
 	m.ConfigYAML = types.StringValue(status.ConfigYAML)
 	m.BinarySHA256 = types.StringValue(status.BinarySHA256)
 	var diags diag.Diagnostics
@@ -274,20 +285,19 @@ func (m *k3sClusterModel) setHost(ctx context.Context, status k3s.Status) diag.D
 
 // set sets all that was observed.
 func (m *k3sClusterModel) set(ctx context.Context, status k3s.Status) diag.Diagnostics {
-	diags := m.setHost(ctx, status)
+	diags := m.setHost(ctx, status.NodeStatus)
 	m.KubernetesVersion = types.StringValue(status.KubernetesVersion)
 	m.CASHA256 = types.StringValue(status.CASHA256)
-	var more diag.Diagnostics
-	m.NodeNames, more = types.ListValueFrom(ctx, types.StringType, append([]string{}, status.Nodes...))
-	diags.Append(more...)
+	names, _ := m.names(ctx)
+	m.NodeNames = stringListValue(slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(status.Nodes, name) }))
 	return diags
 }
 
-// adopt sets the inputs of an imported cluster from its configuration. Where
-// its files came from cannot be told.
-func (m *k3sClusterModel) adopt(ctx context.Context, hostURL, config string) diag.Diagnostics {
+// adopt sets the inputs of an imported cluster from its configuration, and
+// what to keep with the state. Where its files came from cannot be told.
+func (m *k3sClusterModel) adopt(ctx context.Context, hosts host.Opener, hostURL string, status k3s.Status, applied *k3sApplied) diag.Diagnostics {
 	var diags diag.Diagnostics
-	spec, err := k3s.ParseConfig(config)
+	spec, err := k3s.ParseConfig(status.ConfigYAML)
 	if err != nil {
 		diags.AddError("Unable to Import Cluster", err.Error()+". Import a cluster that this provider made.")
 		return diags
@@ -317,5 +327,13 @@ func (m *k3sClusterModel) adopt(ctx context.Context, hostURL, config string) dia
 		m.Config = jsontypes.NewNormalizedValue(string(text))
 	}
 	m.locate(hostURL, spec.NodeIP)
+	if applied.Registries = status.Registries; status.Registries != "" {
+		text, err := yaml.YAMLToJSON([]byte(status.Registries))
+		if err != nil {
+			diags.AddError("Unable to Import Cluster", fmt.Sprintf("Its registries.yaml: %s.", err))
+		}
+		m.Registries = jsontypes.NewNormalizedValue(string(text))
+	}
+	diags.Append(m.adoptAgents(ctx, hosts, hostURL, applied)...)
 	return diags
 }

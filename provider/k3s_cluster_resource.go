@@ -24,14 +24,12 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/listdefault"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/listplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
-	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/artifact"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
@@ -70,32 +68,40 @@ func (r *k3sClusterResource) Schema(ctx context.Context, _ resource.SchemaReques
 	replace := []planmodifier.String{stringplanmodifier.RequiresReplace()}
 	stable := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	location := stringvalidator.RegexMatches(regexp.MustCompile(`^(/|https?://)`), "must be an absolute path on this machine or an http(s) URL")
-	node := schema.NestedAttributeObject{Validators: []validator.Object{needed{"host", "node_ip"}}, Attributes: map[string]schema.Attribute{
-		"host": schema.StringAttribute{
-			Optional:            true,
-			PlanModifiers:       replace,
-			MarkdownDescription: "URL of the host, for example the `url` of a `testbed_local_host`; needed.",
-		},
-		"node_ip": schema.StringAttribute{
-			Optional:            true,
-			CustomType:          iptypes.IPv4AddressType{},
-			PlanModifiers:       replace,
-			MarkdownDescription: "Address of the host that the cluster uses, for example its address in the Nebula overlay; needed.",
-		},
-		"interface": schema.StringAttribute{
-			Optional:            true,
-			MarkdownDescription: "Network interface between nodes, for example the Nebula device; pods get an MTU 50 bytes below its own. By default k3s takes the one of the default route.",
-		},
-	}}
+	node := func(modifiers ...planmodifier.String) map[string]schema.Attribute {
+		return map[string]schema.Attribute{
+			"host": schema.StringAttribute{
+				Optional:            true,
+				PlanModifiers:       modifiers,
+				MarkdownDescription: "URL of the host, for example the `url` of a `testbed_local_host`; needed.",
+			},
+			"node_ip": schema.StringAttribute{
+				Optional:            true,
+				CustomType:          iptypes.IPv4AddressType{},
+				PlanModifiers:       modifiers,
+				MarkdownDescription: "Address of the host that the cluster uses, for example its address in the Nebula overlay; needed.",
+			},
+			"interface": schema.StringAttribute{
+				Optional:            true,
+				MarkdownDescription: "Network interface between nodes, for example the Nebula device; pods get an MTU 50 bytes below its own. By default k3s takes the one of the default route.",
+			},
+		}
+	}
+	agent := node()
+	agent["name"] = schema.StringAttribute{
+		Optional:            true,
+		Validators:          []validator.String{dnsLabelValidator()},
+		MarkdownDescription: "Name of the node; by default the cluster's name and that of the host, for example `edge-pi2` for `local://pi2` and `edge-192-0-2-7` for `ssh://192.0.2.7`.",
+	}
 	disabled := []string{"metrics-server", "servicelb", "traefik"}
 	elements := []attr.Value{}
 	for _, component := range disabled {
 		elements = append(elements, types.StringValue(component))
 	}
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "Installs k3s on a host and waits until its cluster works: the service runs, the API server is ready, the node is Ready and CoreDNS is available. " +
-			"The program, image archives and configuration change in place; k3s restarts and the pods stay. " +
-			"The token is made on the host and never leaves it; `testbed_kubeconfig` gives the credentials to other providers without storing them.",
+		MarkdownDescription: "Installs k3s on hosts and waits until its cluster works: the services run, the API server is ready, the nodes are Ready and CoreDNS is available. " +
+			"Agents join and leave in place; the program, image archives and configuration change in place too: k3s restarts and the pods stay. " +
+			"The token is made on the server and goes from there to the agents only; `testbed_kubeconfig` gives the credentials to other providers without storing them.",
 		Attributes: map[string]schema.Attribute{
 			"name": schema.StringAttribute{
 				Required:      true,
@@ -107,13 +113,19 @@ func (r *k3sClusterResource) Schema(ctx context.Context, _ resource.SchemaReques
 			"servers": schema.ListNestedAttribute{
 				Required:            true,
 				Validators:          []validator.List{listvalidator.SizeBetween(1, 1)},
-				NestedObject:        node,
+				NestedObject:        schema.NestedAttributeObject{Validators: []validator.Object{needed{"host", "node_ip"}}, Attributes: node(replace...)},
 				MarkdownDescription: "The cluster's servers, exactly one for now. A server is also a node.",
 			},
 			"agents": schema.ListNestedAttribute{
+				Optional:     true,
+				NestedObject: schema.NestedAttributeObject{Validators: []validator.Object{needed{"host", "node_ip"}}, Attributes: agent},
+				MarkdownDescription: "Further nodes, with the program, image archives and registries of the server and with those keys of `config` that agents have. " +
+					"They join and leave while the cluster runs; the pods of one that leaves move to other nodes first. One that was changed on its host is left out of the state, and joins again by the next apply.",
+			},
+			"registries": schema.StringAttribute{
 				Optional:            true,
-				NestedObject:        node,
-				MarkdownDescription: "Further nodes. Must be empty for now: clusters of several nodes are not supported yet.",
+				CustomType:          jsontypes.NormalizedType{},
+				MarkdownDescription: "Registry mirrors of all nodes, as a JSON object with what k3s's `registries.yaml` holds, for example `jsonencode({ mirrors = { \"docker.io\" = { endpoint = [\"http://192.0.2.1:5000\"] } } })`. It must not hold credentials, which would enter the state.",
 			},
 			"version": schema.StringAttribute{
 				Optional:            true,
@@ -140,7 +152,7 @@ func (r *k3sClusterResource) Schema(ctx context.Context, _ resource.SchemaReques
 				Optional:            true,
 				ElementType:         types.StringType,
 				Validators:          []validator.List{listvalidator.ValueStringsAre(location)},
-				MarkdownDescription: "Archives of container images that the node imports, so that it needs no registry: absolute paths on this machine, or http(s) URLs. By default the air-gap archive of the release when k3s is downloaded, and none with `binary`.",
+				MarkdownDescription: "Archives of container images that the nodes import, so that they need no registry: absolute paths on this machine, or http(s) URLs. By default the air-gap archive of the release when k3s is downloaded, and none with `binary`.",
 			},
 			"cluster_cidr": schema.StringAttribute{
 				Optional:            true,
@@ -202,8 +214,12 @@ func (r *k3sClusterResource) Schema(ctx context.Context, _ resource.SchemaReques
 			"node_names": schema.ListAttribute{
 				Computed:            true,
 				ElementType:         types.StringType,
-				PlanModifiers:       []planmodifier.List{listplanmodifier.UseStateForUnknown()},
-				MarkdownDescription: "Names of the nodes.",
+				MarkdownDescription: "Names of the nodes that the cluster has, of those that it is made of, sorted.",
+			},
+			"stale_nodes": schema.ListAttribute{
+				Computed:            true,
+				ElementType:         types.StringType,
+				MarkdownDescription: "Names of nodes whose `interface` was made anew after k3s started, which has lost its routes since. The next apply starts k3s again there, so it is empty after each apply.",
 			},
 			"ca_sha256": schema.StringAttribute{
 				Computed:            true,
@@ -239,16 +255,14 @@ func (r *k3sClusterResource) ValidateConfig(ctx context.Context, req resource.Va
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if len(model.Agents.Elements()) > 0 {
-		resp.Diagnostics.AddAttributeError(path.Root("agents"), "Agents Not Supported",
-			"Clusters of several nodes are not supported yet. Remove agents, or make each host a cluster of its own.")
-	}
 	if !model.Version.IsNull() && !model.Binary.IsNull() && !model.Binary.IsUnknown() {
 		resp.Diagnostics.AddAttributeError(path.Root("version"), "Conflicting k3s Program",
 			"The version follows from the program that binary names. Set version to download a release, or binary, but not both.")
 	}
 	model.validateNetworks(ctx, &resp.Diagnostics)
+	model.validateNodes(ctx, &resp.Diagnostics)
 	model.validateConfig(&resp.Diagnostics)
+	model.validateRegistries(&resp.Diagnostics)
 }
 
 // validateNetworks checks that the networks are apart from each other and from
@@ -278,22 +292,61 @@ func (m *k3sClusterModel) validateNetworks(ctx context.Context, diags *diag.Diag
 	if podsKnown && servicesKnown && pods.Overlaps(services) {
 		diags.AddAttributeError(path.Root("service_cidr"), summary, fmt.Sprintf("service_cidr %s overlaps cluster_cidr %s. Choose networks that are apart.", services, pods))
 	}
-	for i, element := range m.Servers.Elements() {
-		object, ok := element.(types.Object)
-		if !ok || object.IsUnknown() {
-			continue
-		}
-		var server k3sNodeModel
-		diags.Append(object.As(ctx, &server, basetypes.ObjectAsOptions{})...)
-		address, err := netip.ParseAddr(server.NodeIP.ValueString())
+	for _, node := range m.nodes(ctx) {
+		address, err := netip.ParseAddr(node.NodeIP.ValueString())
 		if err != nil {
 			continue // not known yet, or reported by the type
 		}
 		for name, network := range map[string]netip.Prefix{"cluster_cidr": pods, "service_cidr": services} {
 			if network.Contains(address) {
-				diags.AddAttributeError(path.Root("servers").AtListIndex(i).AtName("node_ip"), summary,
+				diags.AddAttributeError(node.at.AtName("node_ip"), summary,
 					fmt.Sprintf("node_ip %s is inside %s %s. Choose a network for the cluster that the hosts do not use.", address, name, network))
 			}
+		}
+	}
+}
+
+// validateNodes checks that the nodes are different ones.
+func (m *k3sClusterModel) validateNodes(ctx context.Context, diags *diag.Diagnostics) {
+	seen := map[string]string{}
+	for _, node := range m.nodes(ctx) {
+		name, known := node.nodeName(m.Name.ValueString())
+		if known && !dnsLabel.MatchString(name) {
+			diags.AddAttributeError(node.at, "Invalid Node Name", fmt.Sprintf("The node would be called %q, which is too long. Give it a name.", name))
+		}
+		for what, value := range map[string]string{"host": node.Host.ValueString(), "node_ip": node.NodeIP.ValueString(), "name": name} {
+			if value == "" || what == "name" && (!known || m.Name.IsUnknown()) {
+				continue
+			}
+			if other, ok := seen[what+" "+value]; ok {
+				diags.AddAttributeError(node.at, "Node Given Twice", fmt.Sprintf("The %s %q is that of %s already. A host is one node of one cluster.", what, value, other))
+			}
+			seen[what+" "+value] = node.at.String()
+		}
+	}
+}
+
+// validateRegistries checks that the registries are an object without
+// credentials.
+func (m *k3sClusterModel) validateRegistries(diags *diag.Diagnostics) {
+	if m.Registries.IsNull() || m.Registries.IsUnknown() {
+		return
+	}
+	at := path.Root("registries")
+	var registries struct {
+		Mirrors map[string]any            `json:"mirrors"`
+		Configs map[string]map[string]any `json:"configs"`
+	}
+	decoder := json.NewDecoder(strings.NewReader(m.Registries.ValueString()))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&registries); err != nil {
+		diags.AddAttributeError(at, "Invalid Registries", fmt.Sprintf("registries must be a JSON object with mirrors and configs, for example jsonencode({ mirrors = { \"docker.io\" = { endpoint = [\"http://192.0.2.1:5000\"] } } }): %s.", err))
+		return
+	}
+	for name, config := range registries.Configs {
+		if _, ok := config["auth"]; ok {
+			diags.AddAttributeError(at, "Invalid Registries",
+				fmt.Sprintf("registries has credentials for %q, which would enter the state. Take them out, and use a registry that needs none or airgap_images.", name))
 		}
 	}
 }
@@ -347,6 +400,11 @@ func (r *k3sClusterResource) ModifyPlan(ctx context.Context, req resource.Modify
 	if exists && plan.BinarySHA256.Equal(state.BinarySHA256) && !state.KubernetesVersion.IsNull() {
 		plan.KubernetesVersion = state.KubernetesVersion
 	}
+	plan.NodeNames = types.ListUnknown(types.StringType)
+	if names, known := plan.names(ctx); known && plan.agentsAre(ctx, applied) {
+		plan.NodeNames = stringListValue(names)
+	}
+	plan.StaleNodes = stringListValue(nil)
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
@@ -411,77 +469,66 @@ func (r *k3sClusterResource) Create(ctx context.Context, req resource.CreateRequ
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	spec, h := r.prepare(ctx, &plan, &resp.Diagnostics)
+	work := r.prepare(ctx, &plan, k3sApplied{}, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
 	begun := plan
 	begun.forget()
 	resp.Diagnostics.Append(resp.State.Set(ctx, &begun)...)
-	applied, touched := r.apply(ctx, h, spec, &plan, "Create", &resp.Diagnostics)
+	resp.Diagnostics.Append(work.begun.save(ctx, resp.Private)...)
+	touched := work.server(ctx, "Create", &resp.Diagnostics)
 	if !touched {
 		resp.State.RemoveResource(ctx)
 	}
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	applied := work.agents(ctx, "Create", &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
-	resp.Diagnostics.Append(resp.Private.SetKey(ctx, k3sAppliedKey, applied)...)
+	resp.Diagnostics.Append(applied.save(ctx, resp.Private)...)
 }
 
-// prepare gets all that the host needs without touching it.
-func (r *k3sClusterResource) prepare(ctx context.Context, plan *k3sClusterModel, diags *diag.Diagnostics) (k3s.Spec, host.Host) {
+// prepare gets all that the hosts need without touching them.
+func (r *k3sClusterResource) prepare(ctx context.Context, plan *k3sClusterModel, before k3sApplied, diags *diag.Diagnostics) *k3sWork {
 	spec, more := plan.spec(ctx)
 	diags.Append(more...)
-	server, more := plan.server(ctx)
-	diags.Append(more...)
-	if diags.HasError() {
-		return spec, nil
+	work := &k3sWork{hosts: r.hosts, plan: plan, spec: spec, before: before}
+	for i, node := range plan.nodes(ctx) {
+		h, err := r.hosts.Open(ctx, node.Host.ValueString())
+		if err != nil {
+			diags.AddAttributeError(node.at.AtName("host"), "Unable to Reach Host",
+				fmt.Sprintf("A node of cluster %q: %s.\n\nUse the url of a testbed_local_host, so that the host is made first.", spec.Name, err))
+			return work
+		}
+		binary, images, more := plan.fetch(ctx, r.artifacts, h)
+		diags.Append(more...)
+		if more.HasError() {
+			return work
+		}
+		if i == 0 {
+			plan.locate(node.Host.ValueString(), spec.NodeIP)
+			work.spec.Binary, work.spec.AirgapImages = binary, images
+			plan.checkPlanned(ctx, work.spec, diags)
+			work.host = h
+			continue
+		}
+		agent, more := plan.agent(node, work.spec)
+		diags.Append(more...)
+		agent.Binary, agent.AirgapImages = binary, images
+		work.joining = append(work.joining, k3sJoining{at: node.at, host: h, agent: agent})
 	}
-	plan.locate(server.Host.ValueString(), spec.NodeIP)
-	h, err := r.hosts.Open(ctx, server.Host.ValueString())
-	if err != nil {
-		diags.AddAttributeError(path.Root("servers").AtListIndex(0).AtName("host"), "Unable to Reach Host",
-			fmt.Sprintf("The server of cluster %q: %s.\n\nUse the url of a testbed_local_host, so that the host is made first.", spec.Name, err))
-		return spec, nil
-	}
-	diags.Append(plan.fetch(ctx, r.artifacts, h, &spec)...)
-	return spec, h
-}
-
-// apply makes the cluster as specified and observes it. It returns what to
-// keep with the state, and whether anything on the host may have changed.
-func (r *k3sClusterResource) apply(ctx context.Context, h host.Host, spec k3s.Spec, plan *k3sClusterModel, verb string, diags *diag.Diagnostics) (applied []byte, touched bool) {
-	fields := map[string]any{"cluster": plan.URL.ValueString()}
-	began := time.Now()
-	err := k3s.Apply(ctx, h, spec, func(message string) {
-		tflog.Info(ctx, message, fields, map[string]any{"after": time.Since(began).Round(time.Second).String()})
-	})
-	var input *k3s.InputError
-	if errors.As(err, &input) {
-		diags.AddAttributeError(plan.inputPath(input.Field), "Unable to "+verb+" Cluster", fmt.Sprintf("Cluster %q: %s.", spec.Name, err))
-		return nil, false
-	}
-	var status k3s.Status
-	if err == nil {
-		status, err = k3s.Observe(ctx, h)
-	}
-	if err != nil {
-		addFailure(diags, verb, "Cluster", spec.Name, err, "Mend the cause and apply again. If the cluster only needs longer, raise timeouts."+strings.ToLower(verb)+".")
-		return nil, true
-	}
-	diags.Append(plan.set(ctx, status)...)
-	kept := k3sApplied{Version: plan.version(), Binary: status.BinarySHA256, Images: slices.Compact(append([]string{}, status.Images...))}
-	applied, err = json.Marshal(kept)
-	if err != nil {
-		addFailure(diags, verb, "Cluster", spec.Name, err, "")
-	}
-	return applied, true
+	work.begin()
+	return work
 }
 
 func (r *k3sClusterResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	var state k3sClusterModel
 	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	applied := r.applied(ctx, req.Private, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -501,17 +548,29 @@ func (r *k3sClusterResource) Read(ctx context.Context, req resource.ReadRequest,
 	case err != nil && !imported && state.drifted(status):
 		// The files on the host are the likely cause, and apply mends them.
 		resp.Diagnostics.AddWarning("Cluster Does Not Answer", fmt.Sprintf("Cluster %q: %s.\n\nIts files were changed on %s. The next apply restores them.", hostURL, err, hostURL))
-		resp.Diagnostics.Append(state.setHost(ctx, status)...)
+		resp.Diagnostics.Append(state.setHost(ctx, status.NodeStatus)...)
+		resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
+		return
 	case err != nil:
 		addFailure(&resp.Diagnostics, "Read", "Cluster", hostURL, err, "Look at the log of the service k3s on the host. A cluster that cannot be asked is not taken for removed.")
 		return
-	default:
-		resp.Diagnostics.Append(state.set(ctx, status)...)
 	}
 	if imported {
-		resp.Diagnostics.Append(state.adopt(ctx, hostURL, status.ConfigYAML)...)
+		resp.Diagnostics.Append(state.adopt(ctx, r.hosts, hostURL, status, &applied)...)
+		resp.Diagnostics.Append(applied.save(ctx, resp.Private)...)
+	} else if status.Registries != applied.Registries {
+		state.Registries = jsontypes.NewNormalizedNull()
 	}
-	resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
+	stale := state.readAgents(ctx, r.hosts, applied, &resp.Diagnostics)
+	if status.Stale {
+		stale = append(stale, state.Name.ValueString())
+	}
+	resp.Diagnostics.Append(state.set(ctx, status)...)
+	slices.Sort(stale)
+	state.StaleNodes = stringListValue(stale)
+	if !resp.Diagnostics.HasError() {
+		resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
+	}
 }
 
 // drifted reports whether the files that were found on the host are not those
@@ -531,16 +590,21 @@ func (r *k3sClusterResource) Update(ctx context.Context, req resource.UpdateRequ
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	spec, h := r.prepare(ctx, &plan, &resp.Diagnostics)
+	work := r.prepare(ctx, &plan, r.applied(ctx, req.Private, &resp.Diagnostics), &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	applied, _ := r.apply(ctx, h, spec, &plan, "Update", &resp.Diagnostics)
+	resp.Diagnostics.Append(work.begun.save(ctx, resp.Private)...)
+	work.server(ctx, "Update", &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	applied := work.agents(ctx, "Update", &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
-	resp.Diagnostics.Append(resp.Private.SetKey(ctx, k3sAppliedKey, applied)...)
+	resp.Diagnostics.Append(applied.save(ctx, resp.Private)...)
 }
 
 func (r *k3sClusterResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
@@ -551,11 +615,16 @@ func (r *k3sClusterResource) Delete(ctx context.Context, req resource.DeleteRequ
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	applied := r.applied(ctx, req.Private, &resp.Diagnostics)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	h, err := r.hosts.Open(ctx, strings.TrimPrefix(state.ID.ValueString(), "k3s+"))
+	err := removeAgents(ctx, r.hosts, state.Name.ValueString(), applied)
 	if err == nil {
-		err = k3s.Remove(ctx, h, state.Name.ValueString())
+		var h host.Host
+		h, err = r.hosts.Open(ctx, strings.TrimPrefix(state.ID.ValueString(), "k3s+"))
+		if err == nil {
+			err = k3s.Remove(ctx, h, state.Name.ValueString())
+		}
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		addFailure(&resp.Diagnostics, "Delete", "Cluster", state.Name.ValueString(), err, "Destroy again; what is removed already is passed over.")

@@ -1,7 +1,6 @@
 package provider
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,26 +22,15 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/terraform"
 	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
 
-	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
-	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/hosttest"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/k3s/k3stest"
 )
 
 const k3sResource = "testbed_k3s_cluster.test"
 
-// k3sFactories serve a provider whose only host is the machine.
-func k3sFactories(machine *k3stest.Machine) map[string]func() (tfprotov6.ProviderServer, error) {
-	p := &testbedProvider{version: "test", machines: machineOpener{machine}}
+// k3sFactories serve a provider whose only hosts are the machines.
+func k3sFactories(machines ...*k3stest.Machine) map[string]func() (tfprotov6.ProviderServer, error) {
+	p := &testbedProvider{version: "test", machines: k3stest.Opener(machines)}
 	return map[string]func() (tfprotov6.ProviderServer, error){"testbed": providerserver.NewProtocol6WithError(p)}
-}
-
-type machineOpener struct{ machine *k3stest.Machine }
-
-func (o machineOpener) Open(ctx context.Context, url string) (host.Host, error) {
-	if url == o.machine.URL() {
-		return o.machine, nil
-	}
-	return hosttest.Opener(nil).Open(ctx, url)
 }
 
 // k3sConfig is a cluster on the machine, with further lines.
@@ -165,7 +154,16 @@ func TestK3sClusterRefusesInput(t *testing.T) {
 		"host bits":        {[]string{server, program, `disable = []`, `tls_sans = []`, `cluster_cidr = "10.42.0.1/16"`}, `Write "10.42.0.0/16"`},
 		"networks overlap": {[]string{server, program, `service_cidr = "10.42.128.0/17"`}, "service_cidr 10.42.128.0/17 overlaps cluster_cidr 10.42.0.0/16"},
 		"node inside":      {[]string{server, program, `cluster_cidr = "198.18.0.0/15"`}, "node_ip 198.19.0.11 is inside cluster_cidr 198.18.0.0/15"},
-		"agents":           {[]string{server, program, `agents = [{ host = "local://b", node_ip = "198.19.0.12" }]`}, "Clusters of several nodes are not supported yet"},
+		"agent of no host": {[]string{server, program, `agents = [{ host = "local://b", node_ip = "198.19.0.12" }]`}, "Use the url of a testbed_local_host"},
+		"same host":        {[]string{server, program, `agents = [{ host = "local://edge", node_ip = "198.19.0.12" }]`}, `The host "local://edge" is that of servers\[0\] already`},
+		"same address":     {[]string{server, program, `agents = [{ host = "local://b", node_ip = "198.19.0.11" }]`}, `The node_ip "198.19.0.11" is that of servers\[0\] already`},
+		"same name":        {[]string{server, program, `agents = [{ host = "local://b", node_ip = "198.19.0.12", name = "edge" }]`}, `The name "edge" is that of servers\[0\] already`},
+		"agent inside":     {[]string{server, program, `agents = [{ host = "local://b", node_ip = "10.43.0.12" }]`}, "node_ip 10.43.0.12 is inside service_cidr 10.43.0.0/16"},
+		"half an agent":    {[]string{server, program, `agents = [{ host = "local://b" }]`}, `agents\[0\] has no node_ip`},
+		"long name":        {[]string{server, program, `agents = [{ host = "ssh://` + strings.Repeat("a", 60) + `", node_ip = "198.19.0.12" }]`}, "which is too long. Give it a name"},
+		"credentials":      {[]string{server, program, `registries = jsonencode({ configs = { "registry.example" = { auth = { password = "x" } } } })`}, "would enter the state"},
+		"no registries":    {[]string{server, program, `registries = jsonencode({ mirror = {} })`}, `registries must be a JSON object with mirrors and configs`},
+		"host-gw":          {[]string{server, program, `config = jsonencode({ "flannel-backend" = "host-gw" })`}, `leave flannel-backend out`},
 		"two servers":      {[]string{strings.Replace(server, "}]", `}, { host = "local://b", node_ip = "198.19.0.12" }]`, 1), program}, "at most 1 elements"},
 		"two programs":     {[]string{server, program, `version = "v1.37.2+k3s1"`}, "but not both"},
 		"version":          {[]string{server, `version = "1.37"`}, `must be a k3s release, for example`},
@@ -191,6 +189,107 @@ func TestK3sClusterRefusesInput(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Agents join and leave without the server noticing, and what was changed on
+// their hosts is mended.
+func TestK3sClusterAgents(t *testing.T) {
+	server := k3stest.New(t)
+	b, c := k3stest.NewAgent(server, "local://b", "198.19.0.12"), k3stest.NewAgent(server, "ssh://pi@198.18.0.13:22", "198.19.0.13")
+	binary := k3sFile(t, filepath.Join(t.TempDir(), "k3s"), "k3s version v1.37.2+k3s1\n")
+	config := func(lines ...string) string {
+		return k3sConfig(t, append(lines, k3sServer("local://edge", "198.19.0.11"), fmt.Sprintf("binary = { source = %q }", binary))...)
+	}
+	const (
+		agentB = `{ host = "local://b", node_ip = "198.19.0.12", interface = "nebula1" }`
+		agentC = `{ host = "ssh://pi@198.18.0.13:22", node_ip = "198.19.0.13" }`
+	)
+	one, two := config("agents = ["+agentB+"]"), config("agents = ["+agentB+", "+agentC+"]")
+	update := expectAction(plancheck.ResourceActionUpdate)
+	noChange := resource.ConfigPlanChecks{PostApplyPostRefresh: []plancheck.PlanCheck{plancheck.ExpectEmptyPlan()}}
+	pid := 0
+	nodes := func(want ...string) resource.TestCheckFunc {
+		return func(s *terraform.State) error {
+			if got := server.Nodes(); !slices.Equal(got, want) {
+				return fmt.Errorf("nodes %v, want %v", got, want)
+			}
+			if pid != 0 && server.Services()["k3s"].PID != pid {
+				return errors.New("the server was restarted")
+			}
+			pid = server.Services()["k3s"].PID
+			if text, err := json.Marshal(s); err != nil || strings.Contains(string(text), "::server:") {
+				return fmt.Errorf("the token is in the state, or %v", err)
+			}
+			return nil
+		}
+	}
+	resource.UnitTest(t, resource.TestCase{
+		ProtoV6ProviderFactories: k3sFactories(server, b, c),
+		CheckDestroy: func(*terraform.State) error {
+			for _, machine := range []*k3stest.Machine{server, b, c} {
+				if len(machine.Services())+len(machine.Files()) > 0 {
+					return fmt.Errorf("left on %s: %v %v", machine.URL(), machine.Services(), machine.Files())
+				}
+			}
+			return nil
+		},
+		Steps: []resource.TestStep{
+			{Config: one, ConfigPlanChecks: noChange, Check: nodes("edge", "edge-b")},
+			{
+				Config: two, ConfigPlanChecks: update, Check: nodes("edge", "edge-198-18-0-13", "edge-b"),
+				ConfigStateChecks: []statecheck.StateCheck{
+					statecheck.ExpectKnownValue(k3sResource, tfjsonpath.New("node_names"), knownvalue.ListExact([]knownvalue.Check{
+						knownvalue.StringExact("edge"), knownvalue.StringExact("edge-198-18-0-13"), knownvalue.StringExact("edge-b"),
+					})),
+				},
+			},
+			{
+				ResourceName: k3sResource, ImportState: true, ImportStateId: "local://edge", ImportStateVerify: true,
+				ImportStateVerifyIgnore: []string{"binary", "airgap_images", "timeouts", "agents"}, // in another order
+			},
+			{
+				PreConfig: func() {
+					if err := c.Write(t.Context(), "/etc/rancher/k3s/config.yaml", 0o600, strings.NewReader("debug: true\n")); err != nil {
+						t.Fatal(err)
+					}
+				},
+				Config: two, ConfigPlanChecks: update, Check: nodes("edge", "edge-198-18-0-13", "edge-b"),
+			},
+			{
+				PreConfig: func() { server.ForgetNode("edge-b") },
+				Config:    two, ConfigPlanChecks: update, Check: nodes("edge", "edge-198-18-0-13", "edge-b"),
+			},
+			{
+				// The overlay made its device anew.
+				PreConfig: func() { b.Replaced.Store(true) },
+				Config:    two, ConfigPlanChecks: update, Check: nodes("edge", "edge-198-18-0-13", "edge-b"),
+			},
+			{
+				// An agent that is lost and unwanted at the same time still leaves.
+				PreConfig: func() {
+					if err := c.StopService(t.Context(), "k3s-agent"); err != nil {
+						t.Fatal(err)
+					}
+				},
+				Config: one, ConfigPlanChecks: update, Check: nodes("edge", "edge-b"),
+			},
+			{
+				Config:           strings.Replace(one, `interface = "nebula1" }]`, `interface = "nebula1", name = "pi" }]`, 1),
+				ConfigPlanChecks: update, Check: nodes("edge", "pi"),
+			},
+			{PreConfig: func() { pid = 0 }, Config: config(`registries = jsonencode({ mirrors = { "*" = {} } })`), ConfigPlanChecks: update, Check: nodes("edge")},
+			{
+				PreConfig: func() {
+					if err := server.Remove(t.Context(), "/etc/rancher/k3s/registries.yaml"); err != nil {
+						t.Fatal(err)
+					}
+					pid = 0
+				},
+				Config: config(`registries = jsonencode({ mirrors = { "*" = {} } })`), ConfigPlanChecks: update, Check: nodes("edge"),
+			},
+			{PreConfig: func() { pid = 0 }, Config: two, Check: nodes("edge", "edge-198-18-0-13", "edge-b")},
+		},
+	})
 }
 
 func TestK3sClusterNeverReady(t *testing.T) {

@@ -57,7 +57,7 @@ func TestKubeconfig(t *testing.T) {
 	if err := machine.StartService(t.Context(), host.Service{Name: "k3s"}); err != nil {
 		t.Fatal(err)
 	}
-	askThroughKubeconfig(t, machineOpener{machine}, "k3s+local://edge")
+	askThroughKubeconfig(t, k3stest.Opener{machine}, "k3s+local://edge")
 
 	// Terraform opens and closes it; the token is the machine's credential.
 	servers := k3sFactories(machine)
