@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/k3s"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/workload"
@@ -139,15 +140,27 @@ func awaitPeer(ctx context.Context, cluster *kube.Client, spec PeerSpec) error {
 	return err
 }
 
-// loadImages loads the archives when the node lacks an image.
+// loadImages loads the archives into each node that lacks an image.
 func loadImages(ctx context.Context, cluster *kube.Client, images, archives []string) error {
 	if len(archives) == 0 {
 		return nil
 	}
-	node := cluster.Host()
-	if node == nil {
-		return fmt.Errorf("load images into %s: only a k3s cluster's node takes image archives; push them to a registry that the cluster reaches", cluster.URL())
+	nodes, err := cluster.Hosts(ctx)
+	if err != nil {
+		return fmt.Errorf("load images into %s: %w", cluster.URL(), err)
 	}
+	if len(nodes) == 0 {
+		return fmt.Errorf("load images into %s: only a k3s cluster's nodes take image archives; push them to a registry that the cluster reaches", cluster.URL())
+	}
+	for _, node := range nodes {
+		if err := completeImages(ctx, node, images, archives); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func completeImages(ctx context.Context, node host.Host, images, archives []string) error {
 	complete := true
 	for _, image := range images {
 		present, err := k3s.ImagePresent(ctx, node, image)
@@ -160,20 +173,20 @@ func loadImages(ctx context.Context, cluster *kube.Client, images, archives []st
 		return nil
 	}
 	for _, archive := range archives {
-		if err := loadArchive(ctx, cluster, archive); err != nil {
+		if err := loadArchive(ctx, node, archive); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func loadArchive(ctx context.Context, cluster *kube.Client, path string) error {
+func loadArchive(ctx context.Context, node host.Host, path string) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("load images: %w", err)
 	}
 	defer file.Close()
-	return k3s.LoadImage(ctx, cluster.Host(), file)
+	return k3s.LoadImage(ctx, node, file)
 }
 
 // certificates makes those of the peer, or returns nil when those that the

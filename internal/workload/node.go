@@ -1,9 +1,11 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -11,13 +13,17 @@ import (
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
 )
 
-// NodeAddress returns the address of the cluster's first node that other nodes
-// reach it by, which is also where its node ports listen.
+// NodeAddress returns the address of the cluster's first server that other nodes
+// reach it by, which is also where its node ports listen. Agents may leave, so
+// theirs is taken only where there is no other.
 func NodeAddress(ctx context.Context, cluster *kube.Client) (string, error) {
 	nodes, err := cluster.List(ctx, "v1", "Node", "", "")
 	if err != nil {
 		return "", err
 	}
+	slices.SortStableFunc(nodes, func(a, b unstructured.Unstructured) int {
+		return cmp.Compare(len(a.GetAnnotations()[kube.HostAnnotation]), len(b.GetAnnotations()[kube.HostAnnotation]))
+	})
 	for i := range nodes {
 		addresses, _, _ := unstructured.NestedSlice(nodes[i].Object, "status", "addresses")
 		for _, address := range addresses {

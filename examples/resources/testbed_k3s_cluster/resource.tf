@@ -4,18 +4,23 @@ resource "testbed_network" "wan" {
 }
 
 resource "testbed_local_host" "this" {
-  for_each = { edge = "198.18.0.11", cloud = "198.18.0.12" }
+  for_each = { edge = "198.18.0.11", cloud = "198.18.0.12", cloud2 = "198.18.0.13" }
 
   name     = each.key
   networks = [{ network = testbed_network.wan.name, address = each.value }]
 }
 
-# The pinned release, downloaded with its images.
+# The pinned release, downloaded with its images. More agents join, and leave
+# again, as the list changes.
 resource "testbed_k3s_cluster" "cloud" {
   name = "cloud"
   servers = [{
     host    = testbed_local_host.this["cloud"].url
     node_ip = "198.18.0.12"
+  }]
+  agents = [{
+    host    = testbed_local_host.this["cloud2"].url
+    node_ip = "198.18.0.13"
   }]
 }
 
