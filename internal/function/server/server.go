@@ -19,8 +19,12 @@ import (
 	"time"
 )
 
+// ResponseBytesHeader is the request header by which a client asks for an answer
+// of so many bytes.
+const ResponseBytesHeader = "Testbed-Response-Bytes"
+
 const (
-	// maxPayload is the largest request body a function takes, in bytes.
+	// maxPayload is the largest body a function takes or answers, in bytes.
 	maxPayload = 64 << 20
 
 	// drain is how long requests under way may take after the stop signal. It
@@ -104,13 +108,49 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	return err
 }
 
-// hello answers with the same text each time, whatever it is asked.
-func hello(w http.ResponseWriter, _ *http.Request) {
+// hello answers with the same text each time, whatever it is asked, but for its
+// length.
+func hello(w http.ResponseWriter, r *http.Request) {
+	size, ok := wanted(w, r, helloSize)
+	if !ok {
+		return
+	}
 	const line = "Hello from the testbed.\n"
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Content-Length", strconv.Itoa(helloSize))
-	text := strings.Repeat(line, helloSize/len(line)+1)
-	_, _ = io.WriteString(w, text[:helloSize-1]+"\n")
+	answer(w, line, size)
+}
+
+// wanted returns how many bytes the client asks for, by default when it does
+// not.
+func wanted(w http.ResponseWriter, r *http.Request, byDefault int) (size int, ok bool) {
+	text := r.Header.Get(ResponseBytesHeader)
+	if text == "" {
+		return byDefault, true
+	}
+	size, err := strconv.Atoi(text)
+	if err != nil || size < 0 || size > maxPayload {
+		http.Error(w, fmt.Sprintf("%s is %q; it must be a number of bytes from 0 to %d", ResponseBytesHeader, text, maxPayload), http.StatusBadRequest)
+		return 0, false
+	}
+	return size, true
+}
+
+// answer writes a body of exactly so many bytes: whole lines and a part of one
+// that ends in a newline, too.
+func answer(w http.ResponseWriter, line string, size int) {
+	w.Header().Set("Content-Length", strconv.Itoa(size))
+	if size == 0 {
+		return
+	}
+	const most = 64 << 10 // in memory at a time
+	text := strings.Repeat(line, min(size, most)/len(line)+1)
+	whole := text[:len(text)/len(line)*len(line)]
+	for ; size > len(whole); size -= len(whole) {
+		if _, err := io.WriteString(w, whole); err != nil {
+			return // nobody is there any more
+		}
+	}
+	_, _ = io.WriteString(w, whole[:size-1]+"\n")
 }
 
 // echo answers with the request body. It takes the body whole before it
@@ -130,14 +170,18 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// receive takes the request body and answers with its length.
+// receive takes the request body and answers with its length, or with as many
+// bytes as are asked for.
 func receive(w http.ResponseWriter, r *http.Request) {
 	size, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxPayload))
 	if err != nil {
 		refuse(w, err)
 		return
 	}
-	fmt.Fprintf(w, "received %d bytes\n", size)
+	line := fmt.Sprintf("received %d bytes\n", size)
+	if size, ok := wanted(w, r, len(line)); ok {
+		answer(w, line, size)
+	}
 }
 
 func payload(w http.ResponseWriter, r *http.Request) ([]byte, bool) {

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +65,44 @@ func call(t *testing.T, c *http.Client, method, url string, body io.Reader) (*ht
 		t.Fatal(err)
 	}
 	return response, got
+}
+
+// The body has exactly as many bytes as are asked for, whatever they are.
+func TestResponseBytes(t *testing.T) {
+	for _, test := range []struct{ function, method, want string }{
+		{"hello-world", http.MethodGet, "0"},
+		{"hello-world", http.MethodGet, "1"},
+		{"hello-world", http.MethodGet, "1000"},
+		{"hello-world", http.MethodGet, "65520"}, // whole lines
+		{"payload-recv", http.MethodPost, "7"},
+		{"payload-recv", http.MethodPost, "1048577"},
+		{"hello-world", http.MethodGet, "-1"},
+		{"hello-world", http.MethodGet, "many"},
+		{"payload-recv", http.MethodPost, "67108865"},
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), test.method, start(t, test.function), strings.NewReader("payload"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set(ResponseBytesHeader, test.want)
+		response, err := client(t, false).Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		want, _ := strconv.Atoi(test.want)
+		switch {
+		case err != nil:
+			t.Errorf("%s, %s bytes: %v", test.function, test.want, err)
+		case want < 0 || want > maxPayload || test.want == "many":
+			if response.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), "number of bytes from 0 to") {
+				t.Errorf("%s, %s bytes: %s, %q", test.function, test.want, response.Status, body)
+			}
+		case len(body) != want || want > 0 && body[want-1] != '\n':
+			t.Errorf("%s: got %d bytes, want %d that end a line", test.function, len(body), want)
+		}
+	}
 }
 
 // TestFunctions calls every function with both protocols, twice on one
