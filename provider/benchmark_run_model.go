@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
@@ -33,7 +34,7 @@ type benchmarkRunModel struct {
 	Requests       types.Int64          `tfsdk:"requests"`
 	Warmup         types.Int64          `tfsdk:"warmup"`
 	Blocks         types.Int64          `tfsdk:"blocks"`
-	ThinkTime      timetypes.GoDuration `tfsdk:"think_time"`
+	Load           types.Object         `tfsdk:"load"`
 	Timeout        timetypes.GoDuration `tfsdk:"timeout"`
 	ConnectTimeout timetypes.GoDuration `tfsdk:"connect_timeout"`
 	Seed           types.Int64          `tfsdk:"seed"`
@@ -64,8 +65,19 @@ type benchmarkClientModel struct {
 }
 
 type benchmarkFunctionModel struct {
-	PayloadBytes types.Int64 `tfsdk:"payload_bytes"`
-	Echo         types.Bool  `tfsdk:"echo"`
+	Protocol      types.String `tfsdk:"protocol"`
+	Method        types.String `tfsdk:"method"`
+	PayloadBytes  types.Int64  `tfsdk:"payload_bytes"`
+	ResponseBytes types.Int64  `tfsdk:"response_bytes"`
+	Echo          types.Bool   `tfsdk:"echo"`
+}
+
+type benchmarkLoadModel struct {
+	Model       types.String         `tfsdk:"model"`
+	Concurrency types.Int64          `tfsdk:"concurrency"`
+	ThinkTime   timetypes.GoDuration `tfsdk:"think_time"`
+	Rate        types.Float64        `tfsdk:"rate"`
+	Arrivals    types.String         `tfsdk:"arrivals"`
 }
 
 type benchmarkArmModel struct {
@@ -130,15 +142,86 @@ func (m *benchmarkRunModel) validate(ctx context.Context, diags *diag.Diagnostic
 		diags.AddAttributeError(path.Root("requests"), "Too Few Requests",
 			fmt.Sprintf("%d requests cannot be spread over %d blocks. Each block needs one at least: raise requests or lower blocks.", requests, blocks))
 	}
-	for name, value := range map[string]timetypes.GoDuration{"think_time": m.ThinkTime, "timeout": m.Timeout, "connect_timeout": m.ConnectTimeout} {
+	m.validateLoad(ctx, diags)
+	m.validateFunctions(ctx, diags)
+	m.validateConnections(diags)
+	for name, value := range map[string]timetypes.GoDuration{"timeout": m.Timeout, "connect_timeout": m.ConnectTimeout} {
 		if value.IsNull() || value.IsUnknown() {
 			continue
 		}
 		duration, more := value.ValueGoDuration()
 		diags.Append(more...)
-		if duration < 0 || duration == 0 && name != "think_time" {
+		if duration <= 0 {
 			diags.AddAttributeError(path.Root(name), "Invalid Duration", fmt.Sprintf("%s is %s. Write a duration above zero, for example \"5s\".", name, value.ValueString()))
 		}
+	}
+}
+
+func (m *benchmarkRunModel) validateLoad(ctx context.Context, diags *diag.Diagnostics) {
+	var model benchmarkLoadModel
+	if decode(ctx, m.Load, &model, diags) && !anyUnknown(m.Load) {
+		if err := model.load(0, diags).Validate(); err != nil {
+			diags.AddAttributeError(path.Root("load"), "Invalid Load", sentence(err))
+		}
+	}
+}
+
+func (m *benchmarkRunModel) validateFunctions(ctx context.Context, diags *diag.Diagnostics) {
+	for name, value := range m.Functions.Elements() {
+		var function benchmarkFunctionModel
+		if decode(ctx, value, &function, diags) && !anyUnknown(value) {
+			if err := function.function().Validate(); err != nil {
+				diags.AddAttributeError(path.Root("functions").AtMapKey(name), "Invalid Function", sentence(err))
+			}
+		}
+	}
+}
+
+func (m *benchmarkRunModel) validateConnections(diags *diag.Diagnostics) {
+	for _, value := range m.Connections.Elements() {
+		text, ok := value.(types.String)
+		if !ok || text.IsUnknown() {
+			continue
+		}
+		if _, err := load.ParseConnection(text.ValueString()); err != nil {
+			diags.AddAttributeError(path.Root("connections"), "Invalid Connection Mode", sentence(err))
+		}
+	}
+}
+
+// anyUnknown tells whether a nested value has a part that is not known yet.
+func anyUnknown(value attr.Value) bool {
+	object, ok := value.(types.Object)
+	if !ok || object.IsUnknown() {
+		return true
+	}
+	for _, part := range object.Attributes() {
+		if part.IsUnknown() {
+			return true
+		}
+	}
+	return false
+}
+
+// load returns the load model; its Poisson arrivals have the seed of the run.
+func (m *benchmarkLoadModel) load(seed uint64, diags *diag.Diagnostics) load.Model {
+	return load.Model{
+		Kind:        load.ModelKind(m.Model.ValueString()),
+		Concurrency: int(m.Concurrency.ValueInt64()),
+		ThinkTime:   durationOf(m.ThinkTime, diags),
+		Rate:        m.Rate.ValueFloat64(),
+		Arrivals:    load.Arrivals(m.Arrivals.ValueString()),
+		Seed:        seed,
+	}
+}
+
+func (m *benchmarkFunctionModel) function() bench.Function {
+	return bench.Function{
+		Protocol:      load.Protocol(m.Protocol.ValueString()),
+		Method:        m.Method.ValueString(),
+		PayloadBytes:  int(m.PayloadBytes.ValueInt64()),
+		ResponseBytes: int(m.ResponseBytes.ValueInt64()),
+		Echo:          m.Echo.ValueBool(),
 	}
 }
 
@@ -241,7 +324,6 @@ func (m *benchmarkRunModel) spec(ctx context.Context, diags *diag.Diagnostics) (
 		Warmup:         int(m.Warmup.ValueInt64()),
 		Blocks:         int(m.Blocks.ValueInt64()),
 		Seed:           uint64(m.Seed.ValueInt64()),
-		ThinkTime:      durationOf(m.ThinkTime, diags),
 		Timeout:        durationOf(m.Timeout, diags),
 		ConnectTimeout: durationOf(m.ConnectTimeout, diags),
 		MaxErrorRatio:  m.MaxErrorRatio.ValueFloat64(),
@@ -249,7 +331,7 @@ func (m *benchmarkRunModel) spec(ctx context.Context, diags *diag.Diagnostics) (
 	for name, value := range m.Functions.Elements() {
 		var function benchmarkFunctionModel
 		if decode(ctx, value, &function, diags) {
-			plan.Functions[name] = bench.Function{PayloadBytes: int(function.PayloadBytes.ValueInt64()), Echo: function.Echo.ValueBool()}
+			plan.Functions[name] = function.function()
 		}
 	}
 	for name, value := range m.Arms.Elements() {
@@ -267,16 +349,17 @@ func (m *benchmarkRunModel) spec(ctx context.Context, diags *diag.Diagnostics) (
 			plan.Scenarios[name] = scenario.profiles(ctx, diags)
 		}
 	}
-	// A set has no order; the results have that of the list of modes.
+	var model benchmarkLoadModel
+	if decode(ctx, m.Load, &model, diags) {
+		plan.Load = model.load(plan.Seed, diags)
+	}
+	// A set has no order; the results have that of the modes.
 	var chosen []string
 	diags.Append(m.Connections.ElementsAs(ctx, &chosen, false)...)
-	for _, connection := range load.Connections() {
-		for _, name := range chosen {
-			if name == string(connection) {
-				plan.Connections = append(plan.Connections, connection)
-			}
-		}
+	for _, name := range chosen {
+		plan.Connections = append(plan.Connections, load.Connection(name))
 	}
+	slices.SortFunc(plan.Connections, load.Connection.Compare)
 	return plan, m.options(ctx, diags)
 }
 
@@ -363,6 +446,7 @@ func resultValues(r bench.Result) map[string]attr.Value {
 	values["mean_ms"], values["stddev_ms"] = types.Float64PointerValue(r.Mean), types.Float64PointerValue(r.Stddev)
 	values["median_ms"] = types.Float64PointerValue(r.Median)
 	values["median_low_ms"], values["median_high_ms"] = types.Float64PointerValue(r.MedianLow), types.Float64PointerValue(r.MedianHigh)
+	values["lag_ms"], values["lagging"] = types.Float64PointerValue(r.Lag), types.BoolValue(r.Lagging)
 	values["p90_ms"], values["p99_ms"] = types.Float64PointerValue(r.P90), types.Float64PointerValue(r.P99)
 	return values
 }

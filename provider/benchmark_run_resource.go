@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -42,6 +43,7 @@ import (
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/site"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/datadir"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/function/server"
 )
 
 var (
@@ -118,10 +120,25 @@ func benchmarkRunPlanAttributes() map[string]schema.Attribute {
 			Validators:          atLeastOne,
 			MarkdownDescription: "How each function is called, by the function's name.",
 			NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+				"protocol": schema.StringAttribute{
+					Optional: true, Computed: true, Default: stringdefault.StaticString(string(load.HTTP1)),
+					Validators:          []validator.String{stringvalidator.OneOf(textsOf(load.Protocols())...)},
+					MarkdownDescription: "`http/1.1`, the default, or `h2c`, HTTP/2 without TLS.",
+				},
+				"method": schema.StringAttribute{
+					Optional:            true,
+					Validators:          []validator.String{stringvalidator.OneOf(http.MethodGet, http.MethodPost)},
+					MarkdownDescription: "`GET` or `POST`; by default `POST` with a payload and `GET` without.",
+				},
+				"response_bytes": schema.Int64Attribute{
+					Optional: true, Computed: true, Default: int64default.StaticInt64(0),
+					Validators:          []validator.Int64{int64validator.Between(0, 64<<20)},
+					MarkdownDescription: "Bytes that the body of each answer has to have, which the function is asked for by the header `" + server.ResponseBytesHeader + "`; the built-in `hello-world` and `payload-recv` heed it. `0`, the default, leaves the length to the function. An answer of another length is an error.",
+				},
 				"payload_bytes": schema.Int64Attribute{
 					Optional: true, Computed: true, Default: int64default.StaticInt64(0),
 					Validators:          []validator.Int64{int64validator.Between(0, 64<<20)},
-					MarkdownDescription: "Bytes of the body of each request, which is a POST; `0`, the default, sends a GET.",
+					MarkdownDescription: "Bytes of the body of each request; `0`, the default, sends none.",
 				},
 				"echo": schema.BoolAttribute{
 					Optional: true, Computed: true, Default: booldefault.StaticBool(false),
@@ -171,8 +188,8 @@ func benchmarkRunPlanAttributes() map[string]schema.Attribute {
 			Optional: true, Computed: true, ElementType: types.StringType,
 			Default:             setdefault.StaticValue(connectionSet(load.Connections())),
 			PlanModifiers:       []planmodifier.Set{setplanmodifier.RequiresReplace()},
-			Validators:          []validator.Set{setvalidator.SizeAtLeast(1), setvalidator.ValueStringsAre(stringvalidator.OneOf(string(load.Reuse), string(load.New)))},
-			MarkdownDescription: "Connection modes: `reuse` keeps one connection for all requests of a cell in a block, `new` makes one for each request; both by default.",
+			Validators:          []validator.Set{setvalidator.SizeAtLeast(1)},
+			MarkdownDescription: "Connection modes: `reuse` keeps its connections for all requests of a cell in a block, `new` makes one for each request, `reuse:N` makes a new one after every N requests; `reuse` and `new` by default.",
 		},
 		"requests": schema.Int64Attribute{
 			Optional: true, Computed: true, Default: int64default.StaticInt64(100),
@@ -192,10 +209,35 @@ func benchmarkRunPlanAttributes() map[string]schema.Attribute {
 			Validators:          []validator.Int64{int64validator.AtLeast(1)},
 			MarkdownDescription: "Blocks that the requests are spread over, each with all cells in random order; `5` by default, the least for intervals of the comparisons.",
 		},
-		"think_time": schema.StringAttribute{
-			Optional: true, Computed: true, CustomType: timetypes.GoDurationType{}, Default: stringdefault.StaticString("0s"),
-			PlanModifiers:       replaceString,
-			MarkdownDescription: "Pause between an answer and the next request, as a Go duration; `0s` by default.",
+		"load": schema.SingleNestedAttribute{
+			Optional:            true,
+			PlanModifiers:       []planmodifier.Object{objectplanmodifier.RequiresReplace()},
+			MarkdownDescription: "What decides when requests are sent; a closed loop with one request in flight and no think time by default. Each connection carries one request at a time.",
+			Attributes: map[string]schema.Attribute{
+				"model": schema.StringAttribute{
+					Optional: true, Computed: true, Default: stringdefault.StaticString(string(load.ClosedLoop)),
+					Validators:          []validator.String{stringvalidator.OneOf(textsOf(load.ModelKinds())...)},
+					MarkdownDescription: "`closed`, the default, sends the next request of a connection when its last one was answered and the think time has passed; `open` sends requests at `rate`, whatever became of earlier ones, and times them from when they should have been sent.",
+				},
+				"concurrency": schema.Int64Attribute{
+					Optional:            true,
+					Validators:          []validator.Int64{int64validator.Between(1, 4096)},
+					MarkdownDescription: fmt.Sprintf("Connections of each client: the requests in flight of a closed loop, `1` by default, and the most of an open one, `%d` by default.", load.DefaultOpenConcurrency),
+				},
+				"think_time": schema.StringAttribute{
+					Optional: true, CustomType: timetypes.GoDurationType{},
+					MarkdownDescription: "Pause between an answer and the next request of the connection, as a Go duration; none by default. Closed loop only.",
+				},
+				"rate": schema.Float64Attribute{
+					Optional:            true,
+					MarkdownDescription: "Requests per second, of all clients together; needed by the open loop, which alone has one.",
+				},
+				"arrivals": schema.StringAttribute{
+					Optional:            true,
+					Validators:          []validator.String{stringvalidator.OneOf(textsOf(load.ArrivalKinds())...)},
+					MarkdownDescription: "`constant`, the default, leaves the same time between any two requests; `poisson` draws it from an exponential law, with the seed of the run. Open loop only.",
+				},
+			},
 		},
 		"timeout": schema.StringAttribute{
 			Optional: true, Computed: true, CustomType: timetypes.GoDurationType{}, Default: stringdefault.StaticString("5s"),
@@ -283,6 +325,15 @@ func benchmarkHopAttributes() map[string]schema.Attribute {
 	}
 }
 
+// textsOf returns the texts of a closed list.
+func textsOf[T ~string](list []T) []string {
+	texts := make([]string, len(list))
+	for i, value := range list {
+		texts[i] = string(value)
+	}
+	return texts
+}
+
 func connectionSet(connections []load.Connection) types.Set {
 	var values []attr.Value
 	for _, connection := range connections {
@@ -337,7 +388,9 @@ func benchmarkResultAttributes() map[string]schema.Attribute {
 	attributes := benchmarkCellAttributes()
 	attributes["count"] = schema.Int64Attribute{Computed: true, MarkdownDescription: "Good measured requests, which the times are of."}
 	attributes["errors"] = schema.Int64Attribute{Computed: true, MarkdownDescription: "Failed measured requests."}
+	attributes["lagging"] = schema.BoolAttribute{Computed: true, MarkdownDescription: "Whether `lag_ms` is more than 1 % of the median: the client itself is part of what was measured."}
 	for name, about := range map[string]string{
+		"lag_ms":         "Median of the part of each time that the client itself caused, in milliseconds: sent later than it could have been, or read later than it had arrived.",
 		"first_ms":       "Median over the blocks of the first request, which sets up the connection and the session behind it, in milliseconds.",
 		"min_ms":         "Least time in milliseconds, from the start of the request to the last byte of the answer, like all times.",
 		"mean_ms":        "Mean in milliseconds.",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -48,4 +49,10 @@ func addAttributeFailure(diags *diag.Diagnostics, at path.Path, err error) {
 	if err != nil {
 		diags.AddAttributeError(at, "Invalid Value", fmt.Sprintf("%s: %s.", at, err))
 	}
+}
+
+// sentence makes a sentence of an error.
+func sentence(err error) string {
+	text := err.Error()
+	return strings.ToUpper(text[:1]) + text[1:] + "."
 }

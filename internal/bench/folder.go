@@ -29,8 +29,8 @@ func ReadFolder(dir string) (Folder, error) {
 	if err := json.Unmarshal(text, &folder.Record); err != nil {
 		return Folder{}, fmt.Errorf("read %s of %s: %w", EnvironmentFile, dir, err)
 	}
-	folder.Tally = NewTally()
-	if err := readSamples(absolute, forTally, folder.Add); err != nil {
+	folder.Tally = NewTally(folder.Plan)
+	if err := readSamples(absolute, append([]string{"lag_ns"}, forTally...), folder.Add); err != nil {
 		return Folder{}, err
 	}
 	return folder, nil

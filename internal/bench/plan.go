@@ -11,6 +11,7 @@ package bench
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -36,8 +37,32 @@ func (c Cell) String() string {
 
 // Function is how one function is called.
 type Function struct {
-	PayloadBytes int  `json:"payload_bytes"` // 0 sends a GET
-	Echo         bool `json:"echo"`          // the answer has to be the payload
+	Protocol      load.Protocol `json:"protocol,omitempty"`       // load.HTTP1 when empty
+	Method        string        `json:"method,omitempty"`         // when empty, POST with a payload and GET without
+	PayloadBytes  int           `json:"payload_bytes"`            // of the request's body
+	ResponseBytes int           `json:"response_bytes,omitempty"` // asked and wanted of the answer's body; 0 leaves it to the function
+	Echo          bool          `json:"echo"`                     // the answer has to be the payload
+}
+
+// protocol returns what the function is called with.
+func (f Function) protocol() load.Protocol {
+	if f.Protocol == "" {
+		return load.HTTP1
+	}
+	return f.Protocol
+}
+
+// Validate reports the first thing that makes calling the function impossible.
+func (f Function) Validate() error {
+	return f.job("http://198.18.0.1", load.New).Validate()
+}
+
+// job returns one request to the function.
+func (f Function) job(url string, connection load.Connection) load.Job {
+	return load.Job{
+		URL: url, Protocol: f.Protocol, Method: f.Method, PayloadBytes: f.PayloadBytes, ResponseBytes: f.ResponseBytes, Echo: f.Echo,
+		Connection: connection, Requests: 1, Timeout: time.Second, ConnectTimeout: time.Second,
+	}
 }
 
 // Arm is one path to the functions.
@@ -65,8 +90,10 @@ type Plan struct {
 	Blocks   int    `json:"blocks"`
 	Seed     uint64 `json:"seed"` // of the order and of the bootstrap
 
-	ThinkTime      time.Duration `json:"think_time"` // nanoseconds, like all durations
-	Timeout        time.Duration `json:"timeout"`
+	Load    load.Model `json:"load"`    // what decides when requests are sent
+	Clients int        `json:"clients"` // pods that send them together, 0 for 1
+
+	Timeout        time.Duration `json:"timeout"` // nanoseconds, like all durations
 	ConnectTimeout time.Duration `json:"connect_timeout"`
 
 	// MaxErrorRatio is the share of failed requests of a cell above which the
@@ -96,6 +123,17 @@ func (p Plan) Validate() error {
 	}
 	if p.Blocks < 1 || p.Requests < p.Blocks {
 		complain("%d requests cannot be spread over %d blocks; each block needs one at least", p.Requests, p.Blocks)
+	}
+	if clients := p.clients(); p.Blocks >= 1 && p.Requests/p.Blocks < clients {
+		complain("%d requests in %d blocks cannot be shared by %d clients; each client needs one in every block at least", p.Requests, p.Blocks, clients)
+	}
+	if err := p.Load.Validate(); err != nil {
+		problems = append(problems, err)
+	}
+	for _, connection := range p.Connections {
+		if _, err := load.ParseConnection(string(connection)); err != nil {
+			problems = append(problems, err)
+		}
 	}
 	if p.Warmup < 1 {
 		complain("a warm-up of %d requests is too short: the first request of a connection sets the session up and is no measured one", p.Warmup)
@@ -189,18 +227,48 @@ func (p Plan) armOrder(last []string, random *rand.Rand) []string {
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// job returns the requests of one cell in one visit.
-func (p Plan) job(cell Cell, warmup, requests int) load.Job {
-	function := p.Functions[cell.Function]
-	return load.Job{
-		URL:            p.Arms[cell.Arm].URLs[cell.Function],
-		PayloadBytes:   function.PayloadBytes,
-		Echo:           function.Echo,
-		Connection:     cell.Connection,
-		Warmup:         warmup,
-		Requests:       requests,
-		ThinkTime:      p.ThinkTime,
-		Timeout:        p.Timeout,
-		ConnectTimeout: p.ConnectTimeout,
+// clients returns how many pods send requests.
+func (p Plan) clients() int { return max(p.Clients, 1) }
+
+// loadOf describes the load in words, for example "open loop, 100 requests/s,
+// poisson arrivals, up to 32 in flight of each of 2 clients".
+func (p Plan) loadOf() string {
+	text := p.Load.String()
+	if p.clients() > 1 {
+		text += fmt.Sprintf(" of each of %d clients", p.clients())
 	}
+	return text
+}
+
+// job returns the requests of one cell in one visit.
+func (p Plan) job(cell Cell, requests int) load.Job {
+	job := p.Functions[cell.Function].job(p.Arms[cell.Arm].URLs[cell.Function], cell.Connection)
+	job.Model, job.Warmup, job.Requests = p.Load, p.Warmup, requests
+	job.Timeout, job.ConnectTimeout = p.Timeout, p.ConnectTimeout
+	return job
+}
+
+// firstJob returns one request of every client to one cell.
+func (p Plan) firstJob(cell Cell) load.Job {
+	cell.Connection = load.New
+	job := p.job(cell, p.clients())
+	job.Warmup, job.Model = 0, load.Model{}
+	return job
+}
+
+// UnmarshalJSON reads a plan. Those of earlier folders have the think time of
+// their closed loop beside the plan's other fields.
+func (p *Plan) UnmarshalJSON(text []byte) error {
+	type plain Plan
+	read := struct {
+		*plain
+		ThinkTime time.Duration `json:"think_time"`
+	}{plain: (*plain)(p)}
+	if err := json.Unmarshal(text, &read); err != nil {
+		return err
+	}
+	if read.ThinkTime != 0 {
+		p.Load.ThinkTime = read.ThinkTime
+	}
+	return nil
 }

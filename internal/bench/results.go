@@ -29,7 +29,16 @@ type Result struct {
 	P90        *float64 `json:"p90_ms"` // from 100 samples on
 	P99        *float64 `json:"p99_ms"` // from 1000 samples on
 	Max        *float64 `json:"max_ms"`
+
+	// Lag is the median of the part of each time that the client itself caused.
+	// The cell is Lagging when that is more than a share of LagLimit of Median.
+	Lag     *float64 `json:"lag_ms"`
+	Lagging bool     `json:"lagging"`
 }
+
+// LagLimit is the share of a cell's median up to which the client's own part in
+// it passes unmarked.
+const LagLimit = 0.01
 
 // Comparison is what an arm's median is against the baseline's, with 95 %
 // intervals from a bootstrap of blocks.
@@ -51,16 +60,20 @@ type Sample struct {
 	Attempt  int       // 1, or 2 for the repetition of an invalid visit
 	Valid    bool      // the links were as they should be before and after the visit
 	Position int       // of the cell within its visit, from 1
-	Sent     time.Time // by the clock of the client pod
+	Due      time.Time // when it should have been sent, by the clock of the client pod; Sent in a closed loop
+	Sent     time.Time // by the same clock
 	load.Record
 }
 
 // failed tells whether the request would count but for its error.
 func (s *Sample) failed() bool { return s.Valid && !s.Warmup && s.Error != "" }
 
-// counts tells whether the request is part of the summary.
-func (s *Sample) counts() bool {
-	return s.Valid && !s.Warmup && s.Error == "" && (s.Reused || s.Connection == load.New)
+// counts tells whether the request is part of the summary: a good, measured one
+// of a valid visit that belongs to the steady state of its connection mode. In
+// an open loop all do, since leaving out those that had to wait for a new
+// connection would hide what happened meanwhile.
+func (s *Sample) counts(open bool) bool {
+	return s.Valid && !s.Warmup && s.Error == "" && (open || s.Connection.Steady(s.Reused))
 }
 
 // first tells whether the request set up its cell's session in a valid visit.
@@ -105,6 +118,7 @@ func Summarize(p Plan, tally *Tally) ([]Result, []Comparison) {
 	for _, cell := range p.cells() {
 		result := Result{Cell: cell, Errors: tally.Failed(cell)}
 		result.describe(flatten(counted[cell]), flatten(first[cell]))
+		result.describeLag(tally.Lag(cell))
 		results = append(results, result)
 		if cell.Arm != p.Baseline {
 			base := cell
@@ -141,6 +155,16 @@ func (r *Result) describe(times, first []float64) {
 	if enoughFor(r.Count, 99) {
 		r.P99 = new(quantile(times, 0.99))
 	}
+}
+
+// describeLag compares the median of the client's own part with the median of
+// the times. Runs of earlier versions have none.
+func (r *Result) describeLag(median time.Duration) {
+	if median == 0 || r.Median == nil {
+		return
+	}
+	r.Lag = new(milliseconds(median))
+	r.Lagging = *r.Lag > LagLimit**r.Median
 }
 
 // describe fills in the numbers from the times of both arms by block.

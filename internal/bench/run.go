@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
@@ -73,7 +74,7 @@ func (r Runner) Run(ctx context.Context, plan Plan) (Report, error) {
 	if err := plan.Validate(); err != nil {
 		return Report{}, err
 	}
-	run := &run{Runner: r, plan: plan, tally: NewTally()}
+	run := &run{Runner: r, plan: plan, tally: NewTally(plan)}
 	run.record = Record{Started: r.Now().UTC(), Plan: plan, Environment: r.Environment}
 	if err := run.observeLinks(ctx); err != nil {
 		return Report{}, err
@@ -158,7 +159,7 @@ const (
 func (r *run) callEveryArm(ctx context.Context) error {
 	for _, arm := range sortedKeys(r.plan.Arms) {
 		for _, function := range sortedKeys(r.plan.Functions) {
-			cell := Cell{Arm: arm, Function: function, Connection: load.New}
+			cell := Cell{Arm: arm, Function: function}
 			if err := r.firstCall(ctx, cell); err != nil {
 				return err
 			}
@@ -168,16 +169,17 @@ func (r *run) callEveryArm(ctx context.Context) error {
 }
 
 func (r *run) firstCall(ctx context.Context, cell Cell) error {
-	job := r.plan.job(cell, 0, 1)
+	job := r.plan.firstJob(cell)
 	for deadline := r.Now().Add(firstCallPatience); ; {
 		result, err := r.Client.Run(ctx, job)
 		if err != nil {
 			return err
 		}
-		got := result.Records[0]
-		if got.Error == "" {
+		i := slices.IndexFunc(result.Records, func(record load.Record) bool { return record.Error != "" })
+		if i < 0 {
 			return nil
 		}
+		got := result.Records[i]
 		if !r.Now().Before(deadline) {
 			return fmt.Errorf("arm %q does not reach function %q at %s before the run: %s", cell.Arm, cell.Function, job.URL, describeFailure(got))
 		}
@@ -256,7 +258,7 @@ func (r *run) visit(ctx context.Context, visit Visit, attempt int) (valid bool, 
 		err = errors.Join(err, r.samples.Write(samples))
 	}()
 	for position, cell := range visit.Cells {
-		result, err := r.Client.Run(ctx, r.plan.job(cell, r.plan.Warmup, visit.Requests))
+		result, err := r.Client.Run(ctx, r.plan.job(cell, visit.Requests))
 		if err != nil {
 			return false, fmt.Errorf("measure %s: %w", cell, err)
 		}
@@ -264,7 +266,7 @@ func (r *run) visit(ctx context.Context, visit Visit, attempt int) (valid bool, 
 		for _, record := range result.Records {
 			samples = append(samples, Sample{
 				Cell: cell, Block: visit.Block, Attempt: attempt, Position: position + 1,
-				Sent: result.Started.Add(record.Start), Record: record,
+				Due: result.Started.Add(record.Intended), Sent: result.Started.Add(record.Start), Record: record,
 			})
 		}
 		if err := allFailed(cell, result.Records); err != nil {
@@ -337,7 +339,7 @@ func (r *run) judge(results []Result) error {
 			problems = append(problems, fmt.Errorf("%d of %d requests of %s failed, a share above %g; the last one: %s",
 				result.Errors, all, result.Cell, r.plan.MaxErrorRatio, r.tally.failure[result.Cell]))
 		case result.Count == 0:
-			problems = append(problems, fmt.Errorf("no request of %s used a connection that was kept; the server closes connections, or sooner than the think time of %s ends", result.Cell, r.plan.ThinkTime))
+			problems = append(problems, fmt.Errorf("no request of %s used a connection that was kept; the server closes connections, or sooner than the think time of %s ends", result.Cell, r.plan.Load.ThinkTime))
 		}
 	}
 	return errors.Join(problems...)

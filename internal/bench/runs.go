@@ -52,8 +52,14 @@ func CompareRuns(base, run Folder) (comparisons []RunComparison, reasons []strin
 // differs tells why a cell of the same names was another one in the base, ""
 // when it was not.
 func differs(base, run Plan, cell Cell) string {
-	if one, other := base.Functions[cell.Function].PayloadBytes, run.Functions[cell.Function].PayloadBytes; one != other {
-		return fmt.Sprintf("The function %q was called with %d bytes in one run and with %d in the other.", cell.Function, one, other)
+	one, other := base.Functions[cell.Function], run.Functions[cell.Function]
+	switch {
+	case one.PayloadBytes != other.PayloadBytes:
+		return fmt.Sprintf("The function %q was called with %d bytes in one run and with %d in the other.", cell.Function, one.PayloadBytes, other.PayloadBytes)
+	case one.ResponseBytes != other.ResponseBytes:
+		return fmt.Sprintf("The function %q was asked for %d bytes in one run and for %d in the other.", cell.Function, one.ResponseBytes, other.ResponseBytes)
+	case one.protocol() != other.protocol():
+		return fmt.Sprintf("The function %q was called over %s in one run and over %s in the other.", cell.Function, one.protocol(), other.protocol())
 	}
 	a, b := base.Scenarios[cell.Scenario], run.Scenarios[cell.Scenario]
 	same := len(a) == len(b)
@@ -64,8 +70,8 @@ func differs(base, run Plan, cell Cell) string {
 	if !same {
 		return fmt.Sprintf("The scenario %q has other link profiles in one run than in the other.", cell.Scenario)
 	}
-	if base.ThinkTime != run.ThinkTime {
-		return fmt.Sprintf("The think time was %s in one run and %s in the other.", base.ThinkTime, run.ThinkTime)
+	if one, other := base.loadOf(), run.loadOf(); one != other {
+		return fmt.Sprintf("The load was %s in one run and %s in the other.", one, other)
 	}
 	return ""
 }

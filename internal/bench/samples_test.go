@@ -30,14 +30,14 @@ func TestSamplesAreReadAsWritten(t *testing.T) {
 	dir := t.TempDir()
 	full := Sample{
 		Cell:  Cell{Function: "hello, world", Scenario: "edge", Connection: load.Reuse, Arm: "direct"},
-		Block: 2, Attempt: 1, Valid: true, Position: 3, Sent: time.Unix(1790000000, 123456789).UTC(),
+		Block: 2, Attempt: 1, Valid: true, Position: 3, Due: time.Unix(1790000000, 123000000).UTC(), Sent: time.Unix(1790000000, 123456789).UTC(),
 		Record: load.Record{
 			Seq: 4, Warmup: true, DNS: 5, Connect: 6, TLS: 7, Write: 8, FirstByte: 9, Total: 10,
-			BytesSent: 11, BytesReceived: 12, Status: 503, Conn: 13, Reused: true,
+			Client: 21, Read: 22, Lag: 23, BytesSent: 11, BytesReceived: 12, Status: 503, Conn: 13, Reused: true,
 			Error: load.StatusError, Detail: "503: \"no\nservice\", sorry",
 		},
 	}
-	want := []Sample{full, {Cell: full.Cell, Sent: full.Sent}, full}
+	want := []Sample{full, {Cell: full.Cell, Due: full.Due, Sent: full.Sent}, full}
 	w, err := NewSampleWriter(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -62,7 +62,7 @@ func writeRun(tb testing.TB, dir string, plan Plan) {
 		for position, cell := range visit.Cells {
 			taken := make([]Sample, plan.Warmup+visit.Requests)
 			for seq := range taken {
-				s := Sample{Cell: cell, Block: visit.Block, Attempt: 1, Valid: true, Position: position + 1, Sent: sent}
+				s := Sample{Cell: cell, Block: visit.Block, Attempt: 1, Valid: true, Position: position + 1, Due: sent, Sent: sent}
 				s.Seq, s.Warmup, s.Status, s.BytesReceived, s.Conn = seq, seq < plan.Warmup, 200, 14, 1
 				s.Reused = seq > 0 && cell.Connection == load.Reuse
 				if !s.Reused {

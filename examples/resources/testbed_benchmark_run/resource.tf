@@ -37,9 +37,9 @@ resource "testbed_benchmark_run" "response_time" {
     for name, profile in testbed_netem_profile.this : name => { profiles = { "wan/edge/cloud" = profile.json } }
   }
 
-  requests   = 100
-  blocks     = 5
-  think_time = "200ms"
+  requests = 100
+  blocks   = 5
+  load     = { think_time = "200ms" }
 }
 
 output "overhead_ms" {

@@ -9,28 +9,33 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/function/server"
 )
 
-// client sends the requests of one job over connections of its own.
+// client sends requests of a job over a connection of its own.
 type client struct {
 	job       Job
 	payload   []byte
 	answer    []byte // of the last request; the memory is used again
 	transport *http.Transport
-	dials     atomic.Int64
+	dials     *atomic.Int64 // of all clients of the job
+	conn      int           // number of the connection, from 1
+	uses      int           // requests that it has carried
 }
 
-func newClient(job Job) *client {
-	c := &client{job: job, payload: job.payload()}
+func newClient(job Job, payload []byte, dials *atomic.Int64) *client {
+	c := &client{job: job, payload: payload, dials: dials}
 	c.answer = make([]byte, 0, max(2*len(c.payload), 64<<10))
 	dialer := &net.Dialer{Timeout: job.ConnectTimeout}
 	c.transport = &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			c.dials.Add(1)
+			c.conn, c.uses = int(c.dials.Add(1)), 0
 			return dialer.DialContext(ctx, network, address)
 		},
 		// A certificate is part of the path under measurement, not of trust:
@@ -39,21 +44,29 @@ func newClient(job Job) *client {
 		DisableCompression: true,
 		DisableKeepAlives:  job.Connection == New,
 	}
+	if job.Protocol == H2C {
+		c.transport.Protocols = new(http.Protocols)
+		c.transport.Protocols.SetUnencryptedHTTP2(true)
+	}
 	return c
 }
 
 func (c *client) close() { c.transport.CloseIdleConnections() }
 
-// send sends one request and fills in its record. The answer is read to its
-// end before it is checked, so that checking is outside the measured time.
-func (c *client) send(ctx context.Context, record *Record) {
+// send sends one request, whose time starts at start, and fills in its record.
+// The answer is read to its end before it is checked, so that checking is
+// outside the measured time.
+func (c *client) send(ctx context.Context, record *Record, start time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, c.job.Timeout)
 	defer cancel()
-	trace := &trace{start: time.Now(), dials: &c.dials}
+	trace := &trace{start: start}
 	request, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace.hooks()), c.job.method(), c.job.URL, bytes.NewReader(c.payload))
 	if err != nil {
 		record.Error, record.Detail = OtherError, shorten(err.Error())
 		return
+	}
+	if c.job.ResponseBytes > 0 {
+		request.Header.Set(server.ResponseBytesHeader, strconv.Itoa(c.job.ResponseBytes))
 	}
 	response, err := c.transport.RoundTrip(request)
 	if err == nil {
@@ -64,10 +77,17 @@ func (c *client) send(ctx context.Context, record *Record) {
 	}
 	record.Total = time.Since(trace.start)
 	connections := trace.fill(record)
-	if record.Conn > 0 {
-		record.BytesSent = len(c.payload)
+	if connections > 0 {
+		c.uses++
+		record.Conn, record.BytesSent = c.conn, len(c.payload)
+	}
+	if err == nil {
+		record.Read = record.Total - record.FirstByte
 	}
 	record.Error, record.Detail = c.judge(response, err, connections)
+	if limit := c.job.Connection.limit(); limit > 0 && c.uses >= limit {
+		c.transport.CloseIdleConnections()
+	}
 }
 
 // judge says what is wrong with an answer.
@@ -79,6 +99,8 @@ func (c *client) judge(response *http.Response, err error, connections int) (Err
 		return StatusError, shorten(strings.TrimSpace(response.Status + ": " + string(c.answer[:min(len(c.answer), detailLength)])))
 	case c.job.Echo && !bytes.Equal(c.answer, c.payload):
 		return BodyError, fmt.Sprintf("the answer of %d bytes is not the payload of %d bytes that was sent", len(c.answer), len(c.payload))
+	case c.job.ResponseBytes > 0 && len(c.answer) != c.job.ResponseBytes:
+		return BodyError, fmt.Sprintf("the answer has %d bytes, and %d were asked for by the header %s", len(c.answer), c.job.ResponseBytes, server.ResponseBytesHeader)
 	case connections > 1:
 		// The transport repeats a request when a kept connection turns out to
 		// be closed. Its time is that of two attempts.
@@ -121,14 +143,12 @@ func readAll(r io.Reader, into []byte) ([]byte, error) {
 // calls its hooks from several goroutines, some of them late.
 type trace struct {
 	start time.Time
-	dials *atomic.Int64
 
 	mu          sync.Mutex
 	begun       [phases]time.Time
 	took        [phases]time.Duration
 	firstByte   time.Duration
 	connections int
-	conn        int
 	reused      bool
 }
 
@@ -168,7 +188,6 @@ func (t *trace) hooks() *httptrace.ClientTrace {
 			t.mu.Lock()
 			defer t.mu.Unlock()
 			t.connections++
-			t.conn = int(t.dials.Load())
 			t.reused = info.Reused
 		},
 		WroteRequest: func(httptrace.WroteRequestInfo) { t.end(write) },
@@ -187,6 +206,6 @@ func (t *trace) fill(record *Record) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	record.DNS, record.Connect, record.TLS, record.Write = t.took[dns], t.took[connect], t.took[handshake], t.took[write]
-	record.FirstByte, record.Conn, record.Reused = t.firstByte, t.conn, t.reused
+	record.FirstByte, record.Reused = t.firstByte, t.reused
 	return t.connections
 }

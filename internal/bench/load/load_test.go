@@ -5,13 +5,20 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	function "github.com/terraform-testbed/terraform-provider-testbed/internal/function/server"
 )
 
 // target is an HTTP server on loopback that counts its connections.
@@ -42,11 +49,11 @@ func jobTo(url string) Job {
 
 func generate(t *testing.T, job Job) []Record {
 	t.Helper()
-	result, err := Generate(t.Context(), job)
+	result, err := Generate(t.Context(), job, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := len(result.Records), job.Warmup+job.Requests; got != want {
+	if got, want := len(result.Records), job.Count(); got != want {
 		t.Fatalf("got %d records, want %d", got, want)
 	}
 	return result.Records
@@ -258,8 +265,8 @@ func TestGenerateEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	job := jobTo(server.URL)
-	job.ThinkTime = time.Hour
-	if _, err := Generate(ctx, job); !errors.Is(err, context.DeadlineExceeded) {
+	job.Model.ThinkTime = time.Hour
+	if _, err := Generate(ctx, job, nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got error %v, want the end of the context", err)
 	}
 }
@@ -272,7 +279,25 @@ func TestValidate(t *testing.T) {
 		{func(*Job) {}, ""},
 		{func(j *Job) { j.URL = "cloud:80" }, "http://host:port"},
 		{func(j *Job) { j.PayloadBytes = -1 }, "payload"},
-		{func(j *Job) { j.Connection = "some" }, `"reuse" or "new"`},
+		{func(j *Job) { j.Connection = "some" }, `write "reuse", "new", or "reuse:N"`},
+		{func(j *Job) { j.Connection = "reuse:1" }, "with N from 2"},
+		{func(j *Job) { j.Connection = "reuse:+5" }, "with N from 2"},
+		{func(j *Job) { j.Connection = "reuse:10" }, ""},
+		{func(j *Job) { j.Method = "PUT" }, `write "GET" or "POST"`},
+		{func(j *Job) { j.Method, j.PayloadBytes = "GET", 5 }, `write the method "POST"`},
+		{func(j *Job) { j.Protocol = "h3" }, `write "http/1.1" or "h2c"`},
+		{func(j *Job) { j.Protocol, j.URL = H2C, "https://127.0.0.1:1" }, "without TLS"},
+		{func(j *Job) { j.ResponseBytes = 1 << 40 }, "answer"},
+		{func(j *Job) { j.Client, j.Clients = 2, 2 }, "clients count from 0"},
+		{func(j *Job) { j.Model.Kind = "half-open" }, `write "closed" or "open"`},
+		{func(j *Job) { j.Model.Kind = OpenLoop }, "needs a rate above 0"},
+		{func(j *Job) { j.Model.Kind, j.Model.Rate = OpenLoop, math.Inf(1) }, "needs a rate above 0"},
+		{func(j *Job) { j.Model = Model{Kind: OpenLoop, Rate: 5, Arrivals: "bursts"} }, `write "constant" or "poisson"`},
+		{func(j *Job) { j.Model = Model{Kind: OpenLoop, Rate: 5, ThinkTime: 1} }, "no think time"},
+		{func(j *Job) { j.Model = Model{Kind: OpenLoop, Rate: 0.5, Arrivals: Poisson} }, ""},
+		{func(j *Job) { j.Model.Rate = 5 }, "no rate"},
+		{func(j *Job) { j.Model.ThinkTime = -1 }, "must not be negative"},
+		{func(j *Job) { j.Model.Concurrency = 1 << 20 }, "from 1 to 4096"},
 		{func(j *Job) { j.Requests = 0 }, "measured requests"},
 		{func(j *Job) { j.Timeout = 0 }, "timeouts"},
 	}
@@ -283,5 +308,185 @@ func TestValidate(t *testing.T) {
 		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("got error %v, want %q", err, test.want)
 		}
+	}
+}
+
+func TestConnectionsAreOrdered(t *testing.T) {
+	got := []Connection{ReuseFor(20), New, ReuseFor(3), Reuse}
+	slices.SortFunc(got, Connection.Compare)
+	if diff := cmp.Diff([]Connection{Reuse, New, "reuse:3", "reuse:20"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestReuseForMakesAConnectionForEveryFew(t *testing.T) {
+	server := newTarget(t, echo)
+	job := jobTo(server.URL)
+	job.Connection = ReuseFor(3)
+	for i, r := range generate(t, job) {
+		if r.Error != "" || r.Conn != i/3+1 || r.Reused != (i%3 != 0) || (r.Connect > 0) != (i%3 == 0) {
+			t.Errorf("request %d: connection %d, reused %t, connect %s, %s %s", i, r.Conn, r.Reused, r.Connect, r.Error, r.Detail)
+		}
+	}
+	if got := server.connections.Load(); got != 4 {
+		t.Errorf("the server saw %d connections, want 4", got)
+	}
+}
+
+func TestResponseBytesAreAskedForAndChecked(t *testing.T) {
+	functions := newTarget(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/short" {
+			r.Header.Del(function.ResponseBytesHeader)
+		}
+		handler, err := function.Handler("payload-recv")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+	job := jobTo(functions.URL)
+	job.Method, job.ResponseBytes = http.MethodPost, 100_000
+	for i, r := range generate(t, job) {
+		if r.Error != "" || r.BytesSent != 0 || r.BytesReceived != 100_000 {
+			t.Errorf("request %d: sent %d, received %d, %s %s", i, r.BytesSent, r.BytesReceived, r.Error, r.Detail)
+		}
+	}
+	job.URL += "/short"
+	for i, r := range generate(t, job) {
+		if r.Error != BodyError || !strings.Contains(r.Detail, "100000 were asked for") {
+			t.Errorf("request %d: %q (%s), want %q", i, r.Error, r.Detail, BodyError)
+		}
+	}
+}
+
+// Every connection carries one request at a time, and each has a warm-up.
+func TestConcurrency(t *testing.T) {
+	const workers = 5
+	var inFlight, most atomic.Int64
+	arrived := make(chan struct{}, 2*workers)
+	server := newTarget(t, func(w http.ResponseWriter, r *http.Request) {
+		n := inFlight.Add(1)
+		defer inFlight.Add(-1)
+		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+		}
+		arrived <- struct{}{}
+		for len(arrived) < workers { // the first ones wait for each other
+			runtime.Gosched()
+		}
+		echo(w, r)
+	})
+	job := jobTo(server.URL)
+	job.Model.Concurrency, job.Method, job.Warmup, job.Requests = workers, http.MethodPost, 1, workers
+	connections := map[int]int{}
+	for i, r := range generate(t, job) {
+		if r.Error != "" || r.Warmup != (i < workers) || r.Reused != (i >= workers) {
+			t.Errorf("request %d: warm-up %t, reused %t, %s %s", i, r.Warmup, r.Reused, r.Error, r.Detail)
+		}
+		if r.Warmup {
+			connections[r.Conn]++
+		}
+	}
+	if server.connections.Load() != workers || len(connections) != workers || most.Load() != workers {
+		t.Errorf("the server saw %d connections and %d requests at a time, the records %d connections; want %d",
+			server.connections.Load(), most.Load(), len(connections), workers)
+	}
+}
+
+func TestScheduleOfOpenLoop(t *testing.T) {
+	constant := Model{Kind: OpenLoop, Rate: 1000}
+	if diff := cmp.Diff([]time.Duration{0, time.Millisecond, 2 * time.Millisecond}, constant.schedule(3, 0, 1)); diff != "" {
+		t.Error(diff)
+	}
+	const n = 20000
+	poisson := Model{Kind: OpenLoop, Rate: 1000, Arrivals: Poisson, Seed: 3}
+	whole := poisson.schedule(n, 0, 1)
+	if diff := cmp.Diff(whole, poisson.schedule(n, 0, 1)); diff != "" {
+		t.Errorf("the same seed gives two schedules:\n%s", diff)
+	}
+	// The intervals have a mean and a standard deviation of 1 ms; those of n
+	// are off by less than five standard errors.
+	var sum, squares float64
+	for i := 1; i < n; i++ {
+		ms := float64(whole[i]-whole[i-1]) / 1e6
+		sum, squares = sum+ms, squares+ms*ms
+	}
+	mean := sum / (n - 1)
+	if deviation := math.Sqrt(squares/(n-1) - mean*mean); math.Abs(mean-1) > 0.036 || math.Abs(deviation-1) > 0.072 {
+		t.Errorf("the intervals have mean %.3f ms and deviation %.3f ms, want 1 ms", mean, deviation)
+	}
+	// Two clients together keep the schedule of one.
+	for _, model := range []Model{constant, poisson} {
+		both := append(model.schedule(5, 0, 2), model.schedule(5, 1, 2)...)
+		slices.Sort(both)
+		if diff := cmp.Diff(model.schedule(10, 0, 1), both); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// A server that stalls is sent requests all the same, and their times show how
+// long they waited. In a closed loop one request shows the stall.
+func TestStallShowsInOpenLoop(t *testing.T) {
+	const stall = 500 * time.Millisecond
+	var served atomic.Int64
+	var resume atomic.Pointer[time.Time]
+	server := newTarget(t, func(w http.ResponseWriter, r *http.Request) {
+		if served.Add(1) == 40 {
+			end := time.Now().Add(stall)
+			resume.Store(&end)
+		}
+		if end := resume.Load(); end != nil {
+			time.Sleep(time.Until(*end)) // the stall is what this test looks for
+		}
+		echo(w, r)
+	})
+	job := jobTo(server.URL)
+	job.Warmup, job.Requests = 1, 200
+	job.Model = Model{Kind: OpenLoop, Rate: 200, Concurrency: 4}
+	var first, waited int // of the measured requests that waited for long
+	for i, r := range generate(t, job) {
+		if r.Warmup {
+			continue
+		}
+		if r.Start < r.Intended || r.Total < r.Start-r.Intended+r.FirstByte {
+			t.Errorf("request %d: intended %s, start %s, first byte %s, total %s", i, r.Intended, r.Start, r.FirstByte, r.Total)
+		}
+		if r.Total > stall/2 {
+			if waited == 0 {
+				first = i
+			}
+			waited++
+		}
+	}
+	// Requests were due every 5 ms, and those of half the stall waited for the
+	// other half or longer.
+	if want := int(stall / 2 / (5 * time.Millisecond)); waited < want-5 || waited > want+100 {
+		t.Errorf("%d requests from number %d on waited longer than half the stall, want %d", waited, first, want)
+	}
+	resume.Store(nil)
+	served.Store(0)
+	job.Model = Model{}
+	waited = 0
+	for _, r := range generate(t, job) {
+		if r.Total > stall/2 {
+			waited++
+		}
+	}
+	if waited != 1 {
+		t.Errorf("%d requests of the closed loop show the stall, want 1", waited)
+	}
+}
+
+func TestLagOf(t *testing.T) {
+	records := []Record{{Lag: 9 * time.Second, Warmup: true}, {Lag: 8 * time.Second, Error: Timeout}}
+	for i := range 101 {
+		records = append(records, Record{Lag: time.Duration(i)})
+	}
+	if diff := cmp.Diff(Lag{Median: 50, P99: 99, Max: 100}, LagOf(records)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(Lag{}, LagOf(records[:2])); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -63,32 +64,96 @@ func serve(ctx context.Context, listener net.Listener, idle time.Duration) error
 // NewHandler serves "GET /healthz" and "POST /run", which runs the job in the
 // request's body and answers with its Result. Jobs run one after the other. A
 // job ends early when its client goes away.
+//
+// A job of several clients waits after its warm-up: "GET /ready" answers once
+// it does, and "POST /start" has it begin at the time in the request's body, by
+// the clock that "GET /clock" tells. Times are Unix time in nanoseconds.
 func NewHandler() http.Handler {
-	var running sync.Mutex
+	h := &handler{gates: make(chan chan<- time.Time)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc("POST /run", func(w http.ResponseWriter, r *http.Request) {
-		var job Job
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
-		if err == nil {
-			err = json.Unmarshal(body, &job)
-		}
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		running.Lock()
-		defer running.Unlock()
-		result, err := Generate(r.Context(), job)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		// An answer that cannot be written has no reader any more.
-		_ = json.NewEncoder(w).Encode(result)
-	})
+	mux.HandleFunc("GET /clock", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, time.Now().UnixNano()) })
+	mux.HandleFunc("POST /run", h.run)
+	mux.HandleFunc("GET /ready", h.ready)
+	mux.HandleFunc("POST /start", h.start)
 	return mux
+}
+
+type handler struct {
+	running sync.Mutex
+	gates   chan chan<- time.Time // of the job that waits for its start
+
+	mu      sync.Mutex
+	waiting chan<- time.Time // taken from gates by ready
+}
+
+func (h *handler) run(w http.ResponseWriter, r *http.Request) {
+	var job Job
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+	if err == nil {
+		err = json.Unmarshal(body, &job)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	h.running.Lock()
+	defer h.running.Unlock()
+	var gate Gate
+	if job.Clients > 1 {
+		gate = h.await
+	}
+	result, err := Generate(r.Context(), job, gate)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	// An answer that cannot be written has no reader any more.
+	_ = json.NewEncoder(w).Encode(result)
+}
+
+// await is the gate of a job of several clients.
+func (h *handler) await(ctx context.Context) (time.Time, error) {
+	signal := make(chan time.Time, 1)
+	select {
+	case h.gates <- signal:
+	case <-ctx.Done():
+		return time.Time{}, context.Cause(ctx)
+	}
+	select {
+	case begin := <-signal:
+		return begin, nil
+	case <-ctx.Done():
+		return time.Time{}, context.Cause(ctx)
+	}
+}
+
+func (h *handler) ready(_ http.ResponseWriter, r *http.Request) {
+	select {
+	case signal := <-h.gates:
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.waiting = signal
+	case <-r.Context().Done():
+	}
+}
+
+func (h *handler) start(w http.ResponseWriter, r *http.Request) {
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 100))
+	nanoseconds, parseErr := strconv.ParseInt(string(text), 10, 64)
+	if err := errors.Join(err, parseErr); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.waiting == nil {
+		http.Error(w, "no job waits for its start", http.StatusConflict)
+		return
+	}
+	h.waiting <- time.Unix(0, nanoseconds)
+	h.waiting = nil
 }
 
 // Client gives jobs to a generator.
@@ -111,7 +176,7 @@ func (c Client) Run(ctx context.Context, job Job) (Result, error) {
 	if err := json.Unmarshal(answer, &result); err != nil {
 		return Result{}, fmt.Errorf("read the records of the load generator: %w", err)
 	}
-	if want := job.Warmup + job.Requests; len(result.Records) != want {
+	if want := job.Count(); len(result.Records) != want {
 		return Result{}, fmt.Errorf("the load generator gave %d records for %d requests", len(result.Records), want)
 	}
 	return result, nil

@@ -3,14 +3,18 @@ package load
 import (
 	"context"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestClientRunsJob(t *testing.T) {
@@ -38,6 +42,84 @@ func TestClientRunsJob(t *testing.T) {
 	}
 }
 
+// Several clients have their warm-up first, begin together, share the requests
+// and the schedule, and are told apart in the records.
+func TestClientsRunInStep(t *testing.T) {
+	function := newTarget(t, echo)
+	var clients Clients
+	for range 3 {
+		generator := httptest.NewServer(NewHandler())
+		t.Cleanup(generator.Close)
+		clients = append(clients, Client{URL: generator.URL, HTTP: generator.Client()})
+	}
+	job := jobTo(function.URL)
+	job.Requests = 31
+	job.Model = Model{Kind: OpenLoop, Rate: 50, Concurrency: 2}
+	result, err := clients.Run(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured := map[int]int{}
+	var lastWarmUp time.Duration
+	var due []time.Duration
+	for _, r := range result.Records {
+		if r.Error != "" {
+			t.Errorf("%+v", r)
+		}
+		if r.Warmup {
+			lastWarmUp = max(lastWarmUp, r.Start)
+			continue
+		}
+		measured[r.Client]++
+		due = append(due, r.Intended)
+	}
+	if diff := cmp.Diff(map[int]int{0: 11, 1: 10, 2: 10}, measured); diff != "" {
+		t.Error(diff)
+	}
+	slices.Sort(due)
+	if due[0] <= lastWarmUp {
+		t.Errorf("the first request was due at %s, before the last warm-up at %s", due[0], lastWarmUp)
+	}
+	// The clocks of the clients are one, so the whole schedule comes out but
+	// for what reading it three times costs.
+	for i, at := range due {
+		if off := (at - due[0] - time.Duration(i)*20*time.Millisecond).Abs(); off > 9*time.Millisecond {
+			t.Errorf("request %d was due %s off the schedule", i, off)
+		}
+	}
+	job.Requests = 2
+	if _, err := clients.Run(t.Context(), job); err == nil || !strings.Contains(err.Error(), "2 requests cannot be shared by 3 clients") {
+		t.Errorf("got error %v", err)
+	}
+}
+
+// A client that fails ends the others, which wait for it.
+func TestClientsEndTogether(t *testing.T) {
+	function := newTarget(t, echo)
+	good := httptest.NewServer(NewHandler())
+	t.Cleanup(good.Close)
+	bad := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(bad.Close)
+	clients := Clients{{URL: good.URL, HTTP: good.Client()}, {URL: bad.URL, HTTP: bad.Client()}}
+	if _, err := clients.Run(t.Context(), jobTo(function.URL)); err == nil || !strings.Contains(err.Error(), "404") {
+		t.Errorf("got error %v", err)
+	}
+	if _, err := clients[0].Run(t.Context(), jobTo(function.URL)); err != nil {
+		t.Errorf("the next job: %v", err)
+	}
+}
+
+func TestStartWithoutAJob(t *testing.T) {
+	generator := httptest.NewServer(NewHandler())
+	t.Cleanup(generator.Close)
+	client := Client{URL: generator.URL, HTTP: generator.Client()}
+	for body, want := range map[string]string{"1": "no job waits", "soon": "invalid syntax"} {
+		if _, err := client.do(t.Context(), http.MethodPost, "/start", []byte(body)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want %q", err, want)
+		}
+	}
+}
+
 // The job ends when the one who asked for it goes away, and the next one can
 // run.
 func TestJobEndsWithItsClient(t *testing.T) {
@@ -46,13 +128,13 @@ func TestJobEndsWithItsClient(t *testing.T) {
 	t.Cleanup(generator.Close)
 	client := Client{URL: generator.URL, HTTP: generator.Client()}
 	job := jobTo(function.URL)
-	job.ThinkTime = time.Hour
+	job.Model.ThinkTime = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := client.Run(ctx, job); err == nil {
 		t.Fatal("a job of hours ended at once")
 	}
-	job.ThinkTime = 0
+	job.Model.ThinkTime = 0
 	if _, err := client.Run(t.Context(), job); err != nil {
 		t.Error(err)
 	}

@@ -200,7 +200,7 @@ func TestSite(t *testing.T) {
 			}
 		}
 		plan := b.plan
-		plan.ThinkTime = 200 * time.Millisecond
+		plan.Load.ThinkTime = 200 * time.Millisecond
 		if _, err := b.Run(ctx, plan, options); !errors.Is(err, context.Canceled) {
 			t.Errorf("got error %v", err)
 		}
