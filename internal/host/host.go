@@ -91,11 +91,44 @@ type Host interface {
 type Facts struct {
 	Hostname string `json:"hostname"`
 	OS       string `json:"os"`     // as in Debian's PRETTY_NAME
-	Arch     string `json:"arch"`   // as GOARCH names it
+	Arch     string `json:"arch"`   // of the kernel, as GOARCH names it
 	Kernel   string `json:"kernel"` // uname -r
 	CPUs     int    `json:"cpus"`
 	Memory   int64  `json:"memory"` // bytes
 	Cgroup   int    `json:"cgroup"` // 1 or 2
+
+	Distribution string `json:"distribution"` // ID of os-release, for example "ubuntu"
+	Family       string `json:"family"`       // the distribution whose packages fit: "debian", "rhel", "suse", "alpine", "arch" or ""
+
+	// Userland is the architecture of the installed programs, as GOARCH names
+	// it. It differs from Arch where a 64-bit kernel runs a 32-bit system.
+	Userland string `json:"userland"`
+
+	Init        string   `json:"init"`        // "systemd", "openrc", or the name of process 1
+	Controllers []string `json:"controllers"` // cgroup controllers that can be used, sorted
+	Tun         bool     `json:"tun"`         // TUN devices can be made
+	Netem       bool     `json:"netem"`       // the kernel has sch_netem, or its module is installed
+	IFB         bool     `json:"ifb"`         // the same for ifb devices
+	Programs    []string `json:"programs"`    // those of ProgramsOfInterest that are installed, sorted
+
+	FreeDisk int64  `json:"free_disk"` // bytes that root can still write below /var/lib
+	ReadOnly bool   `json:"read_only"` // /var/lib is on a read-only file system
+	Ports    []Port `json:"ports"`     // in use, sorted
+
+	Clock       time.Time     `json:"clock"`        // the host's, when it was asked
+	ClockOffset time.Duration `json:"clock_offset"` // the host's clock less this machine's, exact to the time that asking took
+}
+
+// ProgramsOfInterest are the programs that something on a host may need and
+// that Facts look for.
+func ProgramsOfInterest() []string {
+	return []string{"conntrack", "ip", "iptables", "modprobe", "nft", "ping", "sysctl", "systemctl", "systemd-run", "tc"}
+}
+
+// Port is one on which a host listens.
+type Port struct {
+	Protocol string `json:"protocol"` // "tcp" or "udp"
+	Number   uint16 `json:"number"`
 }
 
 // Command is one program with its arguments; no shell is involved.

@@ -23,14 +23,15 @@ import (
 type server struct {
 	children *children
 	services *services
+	now      func() time.Time
 }
 
 // newServer returns the server of a host. With a lock, only its owner changes
 // the host.
 func newServer(children *children, services *services, lock *lock) http.Handler {
-	s := &server{children: children, services: services}
+	s := &server{children: children, services: services, now: time.Now}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /facts", answer(getFacts))
+	mux.HandleFunc("GET /facts", answer(s.getFacts))
 	mux.HandleFunc("POST /run", s.run)
 	mux.HandleFunc("POST /dial", s.dial)
 	mux.HandleFunc("GET /file", answer(getFile))

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
 )
@@ -24,13 +25,14 @@ type Client struct {
 	url     string
 	connect func(ctx context.Context) (net.Conn, error)
 	http    *http.Client
+	now     func() time.Time
 }
 
 // NewClient returns the client for the host of that URL. Each request gets a
 // stream of its own from connect, whose errors tell an absent host
 // (fs.ErrNotExist) from one that cannot be asked (host.ErrUnreachable).
 func NewClient(url string, connect func(ctx context.Context) (net.Conn, error)) *Client {
-	return &Client{url: url, connect: connect, http: &http.Client{Transport: &http.Transport{
+	return &Client{url: url, connect: connect, now: time.Now, http: &http.Client{Transport: &http.Transport{
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return connect(ctx) },
 		DisableKeepAlives: true, // a stream is cheap, and none outlives its use
 	}}}
@@ -129,7 +131,10 @@ func (c *Client) ask(ctx context.Context, path string, value any) error {
 // Facts returns what the host is.
 func (c *Client) Facts(ctx context.Context) (host.Facts, error) {
 	var facts host.Facts
+	// The host reads its clock between these two, about in the middle.
+	before := c.now()
 	err := c.ask(ctx, "/facts", &facts)
+	facts.ClockOffset = facts.Clock.Sub(before.Add(c.now().Sub(before) / 2))
 	return facts, c.Fail(err, "find facts")
 }
 
