@@ -3,6 +3,7 @@ module github.com/terraform-testbed/terraform-provider-testbed
 go 1.26.0
 
 require (
+	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794
 	github.com/clusterlink-net/clusterlink v0.4.1
 	github.com/google/go-cmp v0.7.0
 	github.com/google/go-containerregistry v0.20.3

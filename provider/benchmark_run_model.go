@@ -56,6 +56,7 @@ type benchmarkRunModel struct {
 	SamplesSHA256 types.String `tfsdk:"samples_sha256"`
 	Environment   types.String `tfsdk:"environment"`
 	InvalidBlocks types.Int64  `tfsdk:"invalid_blocks"`
+	Drift         types.Object `tfsdk:"drift"`
 }
 
 type benchmarkClientModel struct {
@@ -418,6 +419,7 @@ func (m *benchmarkRunModel) set(report bench.Report) diag.Diagnostics {
 	m.SamplesSHA256 = types.StringValue(report.SamplesSHA256)
 	m.Environment = types.StringValue(report.Environment)
 	m.InvalidBlocks = types.Int64Value(int64(report.InvalidVisits))
+	m.Drift = driftValue(report.Drift, &diags)
 	var results, comparisons []map[string]attr.Value
 	for _, result := range report.Results {
 		results = append(results, resultValues(result))
@@ -428,6 +430,27 @@ func (m *benchmarkRunModel) set(report bench.Report) diag.Diagnostics {
 	m.Results = objectList(benchmarkResultAttributes(), results, &diags)
 	m.Comparisons = objectList(benchmarkComparisonAttributes(), comparisons, &diags)
 	return diags
+}
+
+// driftValue is null for a run with too few blocks.
+func driftValue(drift *bench.Drift, diags *diag.Diagnostics) types.Object {
+	kinds := attributeTypes(benchmarkDriftAttributes())
+	if drift == nil {
+		return types.ObjectNull(kinds)
+	}
+	value, more := types.ObjectValue(kinds, map[string]attr.Value{
+		"percent": types.Float64Value(drift.Percent), "p": types.Float64Value(drift.P),
+	})
+	diags.Append(more...)
+	return value
+}
+
+func attributeTypes(attributes map[string]schema.Attribute) map[string]attr.Type {
+	kinds := map[string]attr.Type{}
+	for name, attribute := range attributes {
+		kinds[name] = attribute.GetType()
+	}
+	return kinds
 }
 
 func cellValues(cell bench.Cell) map[string]attr.Value {
@@ -442,31 +465,25 @@ func cellValues(cell bench.Cell) map[string]attr.Value {
 func resultValues(r bench.Result) map[string]attr.Value {
 	values := cellValues(r.Cell)
 	values["count"], values["errors"] = types.Int64Value(int64(r.Count)), types.Int64Value(int64(r.Errors))
-	values["first_ms"], values["min_ms"], values["max_ms"] = types.Float64PointerValue(r.First), types.Float64PointerValue(r.Min), types.Float64PointerValue(r.Max)
-	values["mean_ms"], values["stddev_ms"] = types.Float64PointerValue(r.Mean), types.Float64PointerValue(r.Stddev)
-	values["median_ms"] = types.Float64PointerValue(r.Median)
-	values["median_low_ms"], values["median_high_ms"] = types.Float64PointerValue(r.MedianLow), types.Float64PointerValue(r.MedianHigh)
-	values["lag_ms"], values["lagging"] = types.Float64PointerValue(r.Lag), types.BoolValue(r.Lagging)
-	values["p90_ms"], values["p99_ms"] = types.Float64PointerValue(r.P90), types.Float64PointerValue(r.P99)
+	values["lagging"] = types.BoolValue(r.Lagging)
+	for _, column := range bench.ResultColumns() {
+		values[column.Name] = types.Float64PointerValue(column.Value(r))
+	}
 	return values
 }
 
 func comparisonValues(c bench.Comparison) map[string]attr.Value {
 	values := cellValues(c.Cell)
 	values["baseline"] = types.StringValue(c.Baseline)
-	values["difference_ms"] = types.Float64PointerValue(c.Difference)
-	values["difference_low_ms"], values["difference_high_ms"] = types.Float64PointerValue(c.DifferenceLow), types.Float64PointerValue(c.DifferenceHigh)
-	values["ratio"] = types.Float64PointerValue(c.Ratio)
-	values["ratio_low"], values["ratio_high"] = types.Float64PointerValue(c.RatioLow), types.Float64PointerValue(c.RatioHigh)
+	for _, column := range bench.ComparisonColumns() {
+		values[column.Name] = types.Float64PointerValue(column.Value(c))
+	}
 	return values
 }
 
 // objectList makes the value of a list of nested attributes.
 func objectList(attributes map[string]schema.Attribute, elements []map[string]attr.Value, diags *diag.Diagnostics) types.List {
-	kinds := map[string]attr.Type{}
-	for name, attribute := range attributes {
-		kinds[name] = attribute.GetType()
-	}
+	kinds := attributeTypes(attributes)
 	var objects []attr.Value
 	for _, values := range elements {
 		object, more := types.ObjectValue(kinds, values)

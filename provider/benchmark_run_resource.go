@@ -369,7 +369,13 @@ func benchmarkRunResultAttributes() map[string]schema.Attribute {
 			PlanModifiers:       []planmodifier.Int64{int64planmodifier.UseStateForUnknown()},
 			MarkdownDescription: "How many visits of a scenario had links that were off before or after; their requests are in no summary.",
 		},
-		"results": list("Summary of each cell: a function, called over one arm in one scenario with one connection mode.", benchmarkResultAttributes()),
+		"drift": schema.SingleNestedAttribute{
+			Computed:            true,
+			PlanModifiers:       []planmodifier.Object{objectplanmodifier.UseStateForUnknown()},
+			MarkdownDescription: "How far all cells together became slower or faster in the course of the run: the trend of the blocks' medians, each as a ratio to its cell's own. Null for fewer than 5 blocks.",
+			Attributes:          benchmarkDriftAttributes(),
+		},
+		"results": list("Summary of each cell: a function, called over one arm in one scenario with one connection mode. Intervals hold 95 %; their ends are order statistics. From 5 blocks on they allow for requests of a block that depend on each other; with fewer they take all requests for independent.", benchmarkResultAttributes()),
 		"comparisons": list("Each cell of another arm against the baseline. Intervals hold 95 % and come from a bootstrap of whole blocks; they are null for fewer than 5 blocks.",
 			benchmarkComparisonAttributes()),
 	}
@@ -389,20 +395,8 @@ func benchmarkResultAttributes() map[string]schema.Attribute {
 	attributes["count"] = schema.Int64Attribute{Computed: true, MarkdownDescription: "Good measured requests, which the times are of."}
 	attributes["errors"] = schema.Int64Attribute{Computed: true, MarkdownDescription: "Failed measured requests."}
 	attributes["lagging"] = schema.BoolAttribute{Computed: true, MarkdownDescription: "Whether `lag_ms` is more than 1 % of the median: the client itself is part of what was measured."}
-	for name, about := range map[string]string{
-		"lag_ms":         "Median of the part of each time that the client itself caused, in milliseconds: sent later than it could have been, or read later than it had arrived.",
-		"first_ms":       "Median over the blocks of the first request, which sets up the connection and the session behind it, in milliseconds.",
-		"min_ms":         "Least time in milliseconds, from the start of the request to the last byte of the answer, like all times.",
-		"mean_ms":        "Mean in milliseconds.",
-		"stddev_ms":      "Standard deviation in milliseconds.",
-		"median_ms":      "Median in milliseconds.",
-		"median_low_ms":  "Lower end of the median's 95 % interval in milliseconds, from order statistics of all requests; null for fewer than 6.",
-		"median_high_ms": "Upper end of the median's 95 % interval in milliseconds.",
-		"p90_ms":         "90th percentile in milliseconds; null for fewer than 100 requests.",
-		"p99_ms":         "99th percentile in milliseconds; null for fewer than 1000 requests.",
-		"max_ms":         "Greatest time in milliseconds.",
-	} {
-		attributes[name] = schema.Float64Attribute{Computed: true, MarkdownDescription: about}
+	for _, column := range bench.ResultColumns() {
+		attributes[column.Name] = schema.Float64Attribute{Computed: true, MarkdownDescription: column.About}
 	}
 	return attributes
 }
@@ -410,17 +404,17 @@ func benchmarkResultAttributes() map[string]schema.Attribute {
 func benchmarkComparisonAttributes() map[string]schema.Attribute {
 	attributes := benchmarkCellAttributes()
 	attributes["baseline"] = schema.StringAttribute{Computed: true, MarkdownDescription: "Arm that is compared with."}
-	for name, about := range map[string]string{
-		"difference_ms":      "The arm's median minus the baseline's, in milliseconds.",
-		"difference_low_ms":  "Lower end of the difference's interval in milliseconds.",
-		"difference_high_ms": "Upper end of the difference's interval in milliseconds.",
-		"ratio":              "The arm's median divided by the baseline's.",
-		"ratio_low":          "Lower end of the ratio's interval.",
-		"ratio_high":         "Upper end of the ratio's interval.",
-	} {
-		attributes[name] = schema.Float64Attribute{Computed: true, MarkdownDescription: about}
+	for _, column := range bench.ComparisonColumns() {
+		attributes[column.Name] = schema.Float64Attribute{Computed: true, MarkdownDescription: column.About}
 	}
 	return attributes
+}
+
+func benchmarkDriftAttributes() map[string]schema.Attribute {
+	return map[string]schema.Attribute{
+		"percent": schema.Float64Attribute{Computed: true, MarkdownDescription: "Change from the first block to the last one in percent."},
+		"p":       schema.Float64Attribute{Computed: true, MarkdownDescription: "Probability that blocks without a trend are in as clear an order by chance (Mann and Kendall's test)."},
+	}
 }
 
 func (r *benchmarkRunResource) Configure(_ context.Context, req resource.ConfigureRequest, resp *resource.ConfigureResponse) {

@@ -19,16 +19,35 @@ type Result struct {
 
 	// First is the median of the first requests of each visit, which set up
 	// the connection and the session behind it.
-	First      *float64 `json:"first_ms"`
-	Min        *float64 `json:"min_ms"`
-	Mean       *float64 `json:"mean_ms"`
-	Stddev     *float64 `json:"stddev_ms"`
+	First     *float64 `json:"first_ms"`
+	FirstLow  *float64 `json:"first_low_ms"` // from 6 visits on
+	FirstHigh *float64 `json:"first_high_ms"`
+
+	Min    *float64 `json:"min_ms"`
+	Mean   *float64 `json:"mean_ms"`
+	Stddev *float64 `json:"stddev_ms"`
+	Max    *float64 `json:"max_ms"`
+
+	// The median and percentiles with 95 % intervals, whose ends are order
+	// statistics; an end that the times do not bound is nil. A percentile needs
+	// ten requests beyond it.
 	Median     *float64 `json:"median_ms"`
-	MedianLow  *float64 `json:"median_low_ms"` // 95 % interval from order statistics
+	MedianLow  *float64 `json:"median_low_ms"`
 	MedianHigh *float64 `json:"median_high_ms"`
-	P90        *float64 `json:"p90_ms"` // from 100 samples on
-	P99        *float64 `json:"p99_ms"` // from 1000 samples on
-	Max        *float64 `json:"max_ms"`
+	P90        *float64 `json:"p90_ms"`
+	P90Low     *float64 `json:"p90_low_ms"`
+	P90High    *float64 `json:"p90_high_ms"`
+	P95        *float64 `json:"p95_ms"`
+	P95Low     *float64 `json:"p95_low_ms"`
+	P95High    *float64 `json:"p95_high_ms"`
+	P99        *float64 `json:"p99_ms"`
+	P99Low     *float64 `json:"p99_low_ms"`
+	P99High    *float64 `json:"p99_high_ms"`
+	P999       *float64 `json:"p99_9_ms"`
+	P999Low    *float64 `json:"p99_9_low_ms"`
+	P999High   *float64 `json:"p99_9_high_ms"`
+
+	Drift *Drift `json:"drift"` // of the blocks' medians; nil for fewer than 5
 
 	// Lag is the median of the part of each time that the client itself caused.
 	// The cell is Lagging when that is more than a share of LagLimit of Median.
@@ -40,8 +59,9 @@ type Result struct {
 // it passes unmarked.
 const LagLimit = 0.01
 
-// Comparison is what an arm's median is against the baseline's, with 95 %
-// intervals from a bootstrap of blocks.
+// Comparison is what an arm is against the baseline: the difference and the
+// ratio of the medians, with 95 % intervals from a bootstrap of blocks, and how
+// likely it is that both arms have the same times.
 type Comparison struct {
 	Cell
 	Baseline       string   `json:"baseline"`
@@ -51,6 +71,12 @@ type Comparison struct {
 	Ratio          *float64 `json:"ratio"`
 	RatioLow       *float64 `json:"ratio_low"`
 	RatioHigh      *float64 `json:"ratio_high"`
+
+	// P is that of Mann and Whitney's test, which takes requests for independent
+	// of each other, as the intervals do not. Adjusted is P after Holm's
+	// correction for all comparisons of the run.
+	P        *float64 `json:"p"`
+	Adjusted *float64 `json:"p_adjusted"`
 }
 
 // Sample is one request with its place in the run.
@@ -117,7 +143,7 @@ func Summarize(p Plan, tally *Tally) ([]Result, []Comparison) {
 	var comparisons []Comparison
 	for _, cell := range p.cells() {
 		result := Result{Cell: cell, Errors: tally.Failed(cell)}
-		result.describe(flatten(counted[cell]), flatten(first[cell]))
+		result.describe(counted[cell], flatten(first[cell]))
 		result.describeLag(tally.Lag(cell))
 		results = append(results, result)
 		if cell.Arm != p.Baseline {
@@ -128,32 +154,64 @@ func Summarize(p Plan, tally *Tally) ([]Result, []Comparison) {
 			comparisons = append(comparisons, comparison)
 		}
 	}
+	adjust(comparisons)
 	return results, comparisons
 }
 
-// describe fills in the numbers from sorted times.
-func (r *Result) describe(times, first []float64) {
+// adjust corrects the p values of comparisons for how many there are.
+func adjust(comparisons []Comparison) {
+	values := make([]*float64, len(comparisons))
+	for i, c := range comparisons {
+		values[i] = c.P
+	}
+	for i, p := range holm(values) {
+		comparisons[i].Adjusted = p
+	}
+}
+
+// describe fills in the numbers from the times by block, and from those of
+// first requests, which are sorted.
+func (r *Result) describe(counted map[int][]float64, first []float64) {
 	if len(first) > 0 {
 		r.First = new(quantile(first, 0.5))
+		// Each is of another visit, and independent of the others.
+		r.FirstLow, r.FirstHigh = quantileInterval(first, nil, 0.5)
 	}
+	times := flatten(counted)
 	r.Count = len(times)
 	if r.Count == 0 {
 		return
 	}
 	mean, deviation := meanAndDeviation(times)
 	r.Min, r.Max, r.Mean = new(times[0]), new(times[len(times)-1]), new(mean)
-	r.Median = new(quantile(times, 0.5))
 	if r.Count > 1 {
 		r.Stddev = new(deviation)
 	}
-	if low, high, ok := medianInterval(times); ok {
-		r.MedianLow, r.MedianHigh = new(low), new(high)
+	blocks := inOrder(counted)
+	for _, p := range r.percentiles() {
+		if p.thousandths > 500 && !enoughFor(r.Count, p.thousandths) {
+			continue
+		}
+		q := float64(p.thousandths) / 1000
+		*p.value = new(quantile(times, q))
+		*p.low, *p.high = quantileInterval(times, blocks, q)
 	}
-	if enoughFor(r.Count, 90) {
-		r.P90 = new(quantile(times, 0.9))
-	}
-	if enoughFor(r.Count, 99) {
-		r.P99 = new(quantile(times, 0.99))
+	r.Drift = driftOf(blockMedians(counted))
+}
+
+// percentile is where a percentile of a result and its interval stand.
+type percentile struct {
+	thousandths      int
+	value, low, high **float64
+}
+
+func (r *Result) percentiles() []percentile {
+	return []percentile{
+		{500, &r.Median, &r.MedianLow, &r.MedianHigh},
+		{900, &r.P90, &r.P90Low, &r.P90High},
+		{950, &r.P95, &r.P95Low, &r.P95High},
+		{990, &r.P99, &r.P99Low, &r.P99High},
+		{999, &r.P999, &r.P999Low, &r.P999High},
 	}
 }
 
@@ -172,8 +230,10 @@ func (c *Comparison) describe(arm, base map[int][]float64, random *rand.Rand) {
 	if len(arm) == 0 || len(base) == 0 {
 		return
 	}
-	a, b := quantile(flatten(arm), 0.5), quantile(flatten(base), 0.5)
+	ofArm, ofBase := flatten(arm), flatten(base)
+	a, b := quantile(ofArm, 0.5), quantile(ofBase, 0.5)
 	c.Difference, c.Ratio = new(a-b), new(a/b)
+	c.P = mannWhitney(ofArm, ofBase)
 	var values, bases [][]float64
 	for _, block := range sortedKeys(arm) {
 		if base[block] != nil {

@@ -58,6 +58,7 @@ type Report struct {
 	Started, Finished time.Time
 	Results           []Result
 	Comparisons       []Comparison
+	Drift             *Drift // of all cells together, nil for fewer than 5 blocks
 	InvalidVisits     int
 	SamplesFile       string
 	SamplesSHA256     string
@@ -120,6 +121,7 @@ func (r *run) measure(ctx context.Context) (report Report, err error) {
 		return report, err
 	}
 	report.Results, report.Comparisons = Summarize(r.plan, r.tally)
+	report.Drift = DriftOf(r.plan, r.tally)
 	return report, r.judge(report.Results)
 }
 

@@ -150,15 +150,18 @@ func TestRun(t *testing.T) {
 		t.Errorf("got %d results, %d comparisons, %d invalid visits", len(report.Results), len(report.Comparisons), report.InvalidVisits)
 	}
 	for _, r := range report.Results {
-		if r.Count != 15 || r.Errors != 0 || r.First == nil || r.MedianLow == nil || r.P90 != nil || r.P99 != nil {
+		if r.Count != 15 || r.Errors != 0 || r.First == nil || r.P90 != nil || r.P99 != nil || r.Drift == nil {
 			t.Errorf("%v: %+v", r.Cell, r)
+		}
+		if r.MedianLow == nil || r.MedianHigh == nil { // on a busy machine blocks may differ too much for one
+			continue
 		}
 		if *r.Min > *r.MedianLow || *r.MedianLow > *r.Median || *r.Median > *r.MedianHigh || *r.MedianHigh > *r.Max {
 			t.Errorf("%v is out of order: %+v", r.Cell, r)
 		}
 	}
 	for _, c := range report.Comparisons {
-		if c.Arm != "clusterlink" || c.Baseline != "direct" || *c.Difference < 2 || *c.Ratio <= 1 || *c.DifferenceLow > *c.Difference || *c.RatioHigh < *c.Ratio {
+		if c.Arm != "clusterlink" || c.Baseline != "direct" || *c.Difference < 2 || *c.Ratio <= 1 || *c.DifferenceLow > *c.Difference || *c.RatioHigh < *c.Ratio || *c.P > 0.01 || *c.Adjusted > 0.05 {
 			t.Errorf("%v: %+v", c.Cell, c)
 		}
 	}

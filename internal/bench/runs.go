@@ -2,11 +2,8 @@ package bench
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
-
-	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // RunComparison is what a cell's median in one run is against that of the same
@@ -86,29 +83,17 @@ func (c *RunComparison) describe(run, base map[int][]float64, random *rand.Rand)
 	if min(len(run), len(base)) < minBlocks {
 		return
 	}
+	// The blocks of two runs are not paired, so each run is drawn by itself.
 	ofRun, ofBase := newResampler(inOrder(run)), newResampler(inOrder(base))
-	differences, ratios := make([]float64, resamples), make([]float64, resamples)
+	differences, ratios := make([]outcome, resamples), make([]outcome, resamples)
 	for i := range resamples {
 		a, b := drawMedian(ofRun, random), drawMedian(ofBase, random)
-		differences[i], ratios[i] = a-b, a/b
+		differences[i], ratios[i] = outcome{a - b, 1.0 / resamples}, outcome{a / b, 1.0 / resamples}
 	}
-	slices.Sort(differences)
-	slices.Sort(ratios)
-	tail := expandedTail(len(run), len(base))
-	c.DifferenceLow, c.DifferenceHigh = new(quantile(differences, tail)), new(quantile(differences, 1-tail))
-	c.RatioLow, c.RatioHigh = new(quantile(ratios, tail)), new(quantile(ratios, 1-tail))
-}
-
-// expandedTail returns the share to leave out at each end of the resamples of
-// two independent groups of blocks, for an interval of 95 %. Blocks that are
-// not paired carry their disturbances into the difference, and percentiles of
-// few of them lie too close together. The expanded ones of Hesterberg (What
-// Teachers Should Know About the Bootstrap, 2015) make up for the variance that
-// a resample lacks and for what Student's law is wider than the normal one.
-func expandedTail(n, m int) float64 {
-	fewer := float64(min(n, m))
-	student := distuv.StudentsT{Sigma: 1, Nu: float64(n + m - 2)}
-	return distuv.UnitNormal.CDF(-student.Quantile(0.975) * math.Sqrt(fewer/(fewer-1)))
+	tail := expandedTail(min(len(run), len(base)), len(run)+len(base)-2)
+	difference, ratio := between(differences, tail), between(ratios, tail)
+	c.DifferenceLow, c.DifferenceHigh = new(difference.low), new(difference.high)
+	c.RatioLow, c.RatioHigh = new(ratio.low), new(ratio.high)
 }
 
 func inOrder(blocks map[int][]float64) [][]float64 {

@@ -5,6 +5,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
@@ -34,33 +37,66 @@ func TestEnoughFor(t *testing.T) {
 	for _, test := range []struct {
 		n, p int
 		want bool
-	}{{99, 90, false}, {100, 90, true}, {999, 99, false}, {1000, 99, true}, {20, 50, true}, {19, 50, false}} {
+	}{{99, 900, false}, {100, 900, true}, {199, 950, false}, {200, 950, true}, {999, 990, false}, {1000, 990, true}, {9999, 999, false}, {10000, 999, true}} {
 		if got := enoughFor(test.n, test.p); got != test.want {
-			t.Errorf("%d samples for p%d: got %t", test.n, test.p, got)
+			t.Errorf("%d samples for %d thousandths: got %t", test.n, test.p, got)
 		}
 	}
 }
 
-// The wanted ranks are those of tables of the sign test: of n values the k-th
-// smallest and the k-th greatest bound the median.
-func TestMedianInterval(t *testing.T) {
-	for _, test := range []struct{ n, k int }{{6, 1}, {8, 1}, {9, 2}, {10, 2}, {20, 6}, {25, 8}, {30, 10}, {40, 14}, {50, 18}, {100, 40}} {
-		values := make([]float64, test.n)
-		for i := range values {
-			values[i] = float64(i + 1)
-		}
-		low, high, ok := medianInterval(values)
-		if !ok || low != float64(test.k) || high != float64(test.n+1-test.k) {
-			t.Errorf("%d values: got ranks %g and %g, %t, want %d and %d", test.n, low, high, ok, test.k, test.n+1-test.k)
+// The wanted ranks of medians are those of tables of the sign test: of n values
+// the k-th smallest and the k-th greatest bound the median. Those of other
+// percentiles are qbinom(0.025, n, q) and 1 + qbinom(0.975, n, q) of R.
+func TestExactRanks(t *testing.T) {
+	for _, test := range []struct {
+		n         int
+		q         float64
+		low, high int
+	}{
+		{5, 0.5, 0, 6}, {6, 0.5, 1, 6}, {8, 0.5, 1, 8}, {9, 0.5, 2, 8}, {10, 0.5, 2, 9}, {20, 0.5, 6, 15}, {25, 0.5, 8, 18},
+		{30, 0.5, 10, 21}, {40, 0.5, 14, 27}, {50, 0.5, 18, 33}, {100, 0.5, 40, 61},
+		{100, 0.9, 84, 96}, {1000, 0.99, 983, 997}, {10, 0.99, 9, 11},
+	} {
+		if low, high := exactRanks(test.n, test.q); low != test.low || high != test.high {
+			t.Errorf("%d values, quantile %g: got ranks %d and %d, want %d and %d", test.n, test.q, low, high, test.low, test.high)
 		}
 	}
+	// As the normal law has it, where the binomial one is hard to compute.
+	const n = 10_000_000
+	low, high := exactRanks(n, 0.5)
+	half := 1.959964 * math.Sqrt(n) / 2
+	if math.Abs(float64(low)-(n/2-half)) > 2 || math.Abs(float64(high)-(n/2+half)) > 2 {
+		t.Errorf("ten million values: got ranks %d and %d, want %.0f either side of the middle", low, high, half)
+	}
+}
+
+// Blocks that differ widen the interval of a quantile, and blocks that agree
+// narrow it to the values beside it.
+func TestBlockRanks(t *testing.T) {
+	for name, test := range map[string]struct {
+		above     []float64
+		low, high int
+	}{
+		"agreeing":  {[]float64{0, 0, 0, 0, 0}, 50, 51},
+		"differing": {[]float64{4, -4, 2, -2, 0}, 30, 71}, // 2.776 x sqrt(40 x 5/4) = 19.6
+		"opposite":  {[]float64{20, -20, 20, -20, 0}, 0, 101},
+	} {
+		if low, high := blockRanks(100, 0.5, test.above); low != test.low || high != test.high {
+			t.Errorf("%s: got ranks %d and %d, want %d and %d", name, low, high, test.low, test.high)
+		}
+	}
+}
+
+func TestQuantileIntervalIsRefused(t *testing.T) {
 	for n := range 6 {
-		if _, _, ok := medianInterval(make([]float64, n)); ok {
+		values := make([]float64, n)
+		low, high := quantileInterval(values, [][]float64{values}, 0.5)
+		if low != nil && high != nil {
 			t.Errorf("%d values have an interval", n)
 		}
 	}
-	if low, high, ok := medianInterval(make([]float64, 100000)); !ok || low != 0 || high != 0 {
-		t.Errorf("100000 values: got %g, %g, %t", low, high, ok)
+	if low, high := quantileInterval(nil, nil, 0.5); low != nil || high != nil {
+		t.Error("nothing has an interval")
 	}
 }
 
@@ -68,31 +104,6 @@ func TestMeanAndDeviation(t *testing.T) {
 	mean, deviation := meanAndDeviation([]float64{2, 4, 4, 4, 5, 5, 7, 9})
 	if !near(mean, 5) || !near(deviation, math.Sqrt(32.0/7)) {
 		t.Errorf("got %g and %g", mean, deviation)
-	}
-}
-
-// At least 95 of 100 intervals of the median cover it, on a skewed
-// distribution.
-func TestMedianIntervalCovers(t *testing.T) {
-	const runs = 4000
-	random := rand.New(rand.NewPCG(1, 2))
-	for _, n := range []int{6, 20, 101} {
-		covered := 0
-		for range runs {
-			values := make([]float64, n)
-			for i := range values {
-				values[i] = random.ExpFloat64()
-			}
-			slices.Sort(values)
-			if low, high, _ := medianInterval(values); low <= math.Ln2 && math.Ln2 <= high {
-				covered++
-			}
-		}
-		share := float64(covered) / runs
-		t.Logf("n = %d: %.1f %% cover", n, 100*share)
-		if share < 0.945 {
-			t.Errorf("n = %d: only %.1f %% cover the median", n, 100*share)
-		}
 	}
 }
 
@@ -118,7 +129,7 @@ func TestBootstrapCovers(t *testing.T) {
 		}
 		share := float64(covered) / runs
 		t.Logf("%d blocks: %.1f %% cover", blocks, 100*share)
-		if share < 0.88 { // three standard errors below 95 %
+		if share < 0.88 { // three standard errors below 95 % of so few runs
 			t.Errorf("%d blocks: only %.1f %% cover the difference", blocks, 100*share)
 		}
 	}
@@ -131,5 +142,71 @@ func TestBootstrapNeedsBlocks(t *testing.T) {
 	}
 	if _, _, ok := bootstrap(few, few, rand.New(rand.NewPCG(0, 0))); ok {
 		t.Errorf("%d blocks have an interval", len(few))
+	}
+}
+
+// Every way to draw three blocks of three has its multinomial probability.
+func TestAllDraws(t *testing.T) {
+	want := map[[3]int]float64{}
+	for i := range 27 {
+		var counts [3]int
+		for _, block := range []int{i % 3, i / 3 % 3, i / 9} {
+			counts[block]++
+		}
+		want[counts] += 1.0 / 27
+	}
+	got := map[[3]int]float64{}
+	for _, d := range allDraws(3) {
+		got[[3]int(d.counts)] = d.probability
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-12)); diff != "" {
+		t.Errorf("draws (-want +got):\n%s", diff)
+	}
+	if n := len(allDraws(maxExact)); n > resamples {
+		t.Errorf("%d blocks make %d draws, more than %d", maxExact, n, resamples)
+	}
+}
+
+func TestBetween(t *testing.T) {
+	outcomes := []outcome{{3, 0.1}, {1, 0.1}, {2, 0.8}}
+	for _, test := range []struct {
+		tail float64
+		want interval
+	}{{0.04, interval{1, 3}}, {0.05, interval{1, 3}}, {0.14, interval{1.2, 2.8}}, {0.5, interval{2, 2}}} {
+		if got := between(slices.Clone(outcomes), test.tail); !near(got.low, test.want.low) || !near(got.high, test.want.high) {
+			t.Errorf("without %g at each end: got %v, want %v", test.tail, got, test.want)
+		}
+	}
+}
+
+// The wanted value is that of R: wilcox.test(a, b, exact = TRUE).
+func TestMannWhitney(t *testing.T) {
+	a, b := []float64{1.1, 2.2, 3.3, 4.4}, []float64{2.5, 3.5, 4.5, 5.5, 6.5}
+	if p := mannWhitney(a, b); p == nil || math.Abs(*p-0.1111111) > 1e-6 {
+		t.Errorf("got %v, want 0.1111", p)
+	}
+	if p := mannWhitney(nil, b); p != nil {
+		t.Errorf("of nothing: got %g", *p)
+	}
+	if p := mannWhitney([]float64{1, 1}, []float64{1, 1}); p != nil {
+		t.Errorf("of equal values: got %g", *p)
+	}
+}
+
+// The wanted values are those of R: p.adjust(c(...), "holm").
+func TestHolm(t *testing.T) {
+	var got []float64
+	for _, p := range holm([]*float64{new(0.01), nil, new(0.04), new(0.03), new(0.005)}) {
+		if p == nil {
+			got = append(got, -1)
+			continue
+		}
+		got = append(got, *p)
+	}
+	if diff := cmp.Diff([]float64{0.03, -1, 0.06, 0.06, 0.02}, got, cmpopts.EquateApprox(0, 1e-12)); diff != "" {
+		t.Errorf("adjusted values (-want +got):\n%s", diff)
+	}
+	if p := holm([]*float64{new(0.8), new(0.9)}); *p[0] != 1 || *p[1] != 1 {
+		t.Errorf("got %g and %g, want 1", *p[0], *p[1])
 	}
 }

@@ -55,36 +55,40 @@ func cellRow(run string, c bench.Cell) []string {
 
 var cellHeader = []string{"run", "function", "scenario", "connection", "arm"}
 
+// withNumbers appends the numbers of a value to the words of its row.
+func withNumbers[T any](words []string, columns []bench.Column[T], value T) []string {
+	for _, column := range columns {
+		words = append(words, exact(column.Value(value)))
+	}
+	return words
+}
+
+// withNames appends the names of columns to those of the words before them.
+func withNames[T any](words []string, columns []bench.Column[T]) []string {
+	for _, column := range columns {
+		words = append(words, column.Name)
+	}
+	return words
+}
+
 // csv adds one file a table, with all digits. Its columns are those of the
 // attributes of a run.
 func (r *report) csv(files map[string][]byte) error {
-	results := [][]string{append(cellHeader[:5:5], "count", "errors", "first_ms", "min_ms", "mean_ms", "stddev_ms",
-		"median_ms", "median_low_ms", "median_high_ms", "p90_ms", "p99_ms", "max_ms")}
-	comparisons := [][]string{append(cellHeader[:5:5], "baseline", "difference_ms", "difference_low_ms", "difference_high_ms", "ratio", "ratio_low", "ratio_high")}
+	ofResult, ofComparison, ofDifference := bench.ResultColumns(), bench.ComparisonColumns(), bench.RunComparisonColumns()
+	results := [][]string{withNames(append(cellHeader[:5:5], "count", "errors"), ofResult)}
+	comparisons := [][]string{withNames(append(cellHeader[:5:5], "baseline"), ofComparison)}
 	for _, run := range r.Runs {
 		for _, v := range run.Results {
-			row := append(cellRow(run.ID, v.Cell), strconv.Itoa(v.Count), strconv.Itoa(v.Errors))
-			for _, value := range []*float64{v.First, v.Min, v.Mean, v.Stddev, v.Median, v.MedianLow, v.MedianHigh, v.P90, v.P99, v.Max} {
-				row = append(row, exact(value))
-			}
-			results = append(results, row)
+			results = append(results, withNumbers(append(cellRow(run.ID, v.Cell), strconv.Itoa(v.Count), strconv.Itoa(v.Errors)), ofResult, v))
 		}
 		for _, c := range run.Comparisons {
-			row := append(cellRow(run.ID, c.Cell), c.Baseline)
-			for _, value := range []*float64{c.Difference, c.DifferenceLow, c.DifferenceHigh, c.Ratio, c.RatioLow, c.RatioHigh} {
-				row = append(row, exact(value))
-			}
-			comparisons = append(comparisons, row)
+			comparisons = append(comparisons, withNumbers(append(cellRow(run.ID, c.Cell), c.Baseline), ofComparison, c))
 		}
 	}
-	differences := [][]string{append(cellHeader[:5:5], "base", "difference_ms", "difference_low_ms", "difference_high_ms", "ratio", "ratio_low", "ratio_high")}
+	differences := [][]string{withNames(append(cellHeader[:5:5], "base"), ofDifference)}
 	for _, d := range r.Differences {
 		for _, c := range d.Comparisons {
-			row := append(cellRow(c.Run, c.Cell), c.Base)
-			for _, value := range []*float64{c.Difference, c.DifferenceLow, c.DifferenceHigh, c.Ratio, c.RatioLow, c.RatioHigh} {
-				row = append(row, exact(value))
-			}
-			differences = append(differences, row)
+			differences = append(differences, withNumbers(append(cellRow(c.Run, c.Cell), c.Base), ofDifference, c))
 		}
 	}
 	for name, rows := range map[string][][]string{"results.csv": results, "comparisons.csv": comparisons, "runs.csv": differences} {
