@@ -3,7 +3,6 @@ package bench
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -19,6 +18,19 @@ type Record struct {
 	Plan        Plan          `json:"plan"`
 	Environment any           `json:"environment"`
 	Visits      []VisitRecord `json:"visits"`
+
+	// A run that was interrupted and gone on with has earlier parts. Started is
+	// that of the first part, Environment that of the last one.
+	Earlier []Part     `json:"earlier,omitempty"`
+	Resumed *time.Time `json:"resumed,omitempty"` // start of the last part
+}
+
+// Part is a part of a run up to an interruption.
+type Part struct {
+	Started     time.Time `json:"started"`
+	Ended       time.Time `json:"ended"`  // as far as is known
+	Visits      int       `json:"visits"` // made since the start of the run
+	Environment any       `json:"environment"`
 }
 
 // VisitRecord is one attempt at a visit.
@@ -28,7 +40,8 @@ type VisitRecord struct {
 	Attempt     int         `json:"attempt"`
 	Started     time.Time   `json:"started"`
 	Valid       bool        `json:"valid"`
-	Collections int         `json:"collections"` // garbage collections of the client during requests
+	Interrupted bool        `json:"interrupted,omitempty"` // the run ended before its block did
+	Collections int         `json:"collections"`           // garbage collections of the client during requests
 	Before      []LinkCheck `json:"before"`
 	After       []LinkCheck `json:"after"`
 }
@@ -60,12 +73,5 @@ func (r *Record) write(dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encode the environment of the run: %w", err)
 	}
-	path := filepath.Join(dir, EnvironmentFile)
-	if err := os.WriteFile(path+partial, append(text, '\n'), 0o644); err != nil {
-		return "", fmt.Errorf("write the environment of the run: %w", err)
-	}
-	if err := os.Rename(path+partial, path); err != nil {
-		return "", fmt.Errorf("write the environment of the run: %w", err)
-	}
-	return string(text), nil
+	return string(text), replace(filepath.Join(dir, EnvironmentFile), append(text, '\n'))
 }

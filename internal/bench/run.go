@@ -2,9 +2,9 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -33,8 +33,13 @@ type Runner struct {
 	Client Client
 	Links  Links
 
-	// Dir is the folder of this run, which the run makes.
+	// Dir is the folder of this run, which the run makes. One that Resumable
+	// returned is gone on with.
 	Dir string
+
+	// Inputs, when set, are what the run was asked for with. They are written to
+	// the folder as files that repeat it.
+	Inputs Inputs
 
 	// Environment describes where the run takes place, for the record.
 	Environment any
@@ -45,14 +50,6 @@ type Runner struct {
 	Progress func(Progress)
 }
 
-// Progress is how far a run is.
-type Progress struct {
-	Visit    int // from 1
-	Visits   int
-	Scenario string
-	Left     time.Duration // estimated from the visits so far, 0 before the first one
-}
-
 // Report is what a run found.
 type Report struct {
 	Started, Finished time.Time
@@ -60,6 +57,7 @@ type Report struct {
 	Comparisons       []Comparison
 	Drift             *Drift // of all cells together, nil for fewer than 5 blocks
 	InvalidVisits     int
+	State             State
 	SamplesFile       string
 	SamplesSHA256     string
 	Environment       string // JSON, as in the environment file
@@ -94,28 +92,20 @@ type run struct {
 	samples *SampleWriter
 	record  Record
 	tally   *Tally
-	invalid int // visits whose links were off
+
+	progress Progress
+	began    time.Time // of this part of the run
+	done     int       // visits of this part
 }
 
 // measure makes all visits. What it returns beside an error describes the files
 // that it leaves.
 func (r *run) measure(ctx context.Context) (report Report, err error) {
-	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
-		return Report{}, fmt.Errorf("make the folder of the run: %w", err)
-	}
-	if r.samples, err = NewSampleWriter(r.Dir); err != nil {
+	r.began = r.record.Started
+	if err := r.open(); err != nil {
 		return Report{}, err
 	}
-	defer func() {
-		r.record.Finished = r.Now().UTC()
-		r.record.Completed = err == nil
-		digest, closeErr := r.samples.Close()
-		text, recordErr := r.record.write(r.Dir)
-		report.Started, report.Finished = r.record.Started, r.record.Finished
-		report.SamplesFile, report.SamplesSHA256, report.Environment = r.samples.path, digest, text
-		report.InvalidVisits = r.invalid
-		err = errors.Join(err, closeErr, recordErr)
-	}()
+	defer func() { err = errors.Join(err, r.close(&report, err)) }()
 	defer func() { err = errors.Join(err, r.restoreLinks(ctx)) }()
 	if err := r.visitAll(ctx); err != nil {
 		return report, err
@@ -123,6 +113,27 @@ func (r *run) measure(ctx context.Context) (report Report, err error) {
 	report.Results, report.Comparisons = Summarize(r.plan, r.tally)
 	report.Drift = DriftOf(r.plan, r.tally)
 	return report, r.judge(report.Results)
+}
+
+// close completes the files of a run that ended with err, and the report. The
+// samples of a run that can be gone on with stay open for that.
+func (r *run) close(report *Report, err error) error {
+	r.progress.State, r.progress.Left = stateAfter(err), 0
+	r.record.Completed = err == nil
+	problem := r.save()
+	report.Started, report.Finished = r.record.Started, r.record.Finished
+	report.InvalidVisits = r.record.invalid()
+	report.State = r.progress.State
+	text, textErr := json.Marshal(r.record)
+	report.Environment = string(text)
+	var closeErr error
+	if r.progress.State == Interrupted {
+		report.SamplesFile, report.SamplesSHA256, closeErr = r.samples.leave()
+	} else {
+		report.SamplesFile = r.samples.path
+		report.SamplesSHA256, closeErr = r.samples.Close()
+	}
+	return errors.Join(problem, textErr, closeErr)
 }
 
 func (r *run) observeLinks(ctx context.Context) error {
@@ -204,11 +215,18 @@ func describeFailure(record load.Record) string {
 func (r *run) visitAll(ctx context.Context) error {
 	schedule := r.plan.Schedule()
 	valid := map[string]bool{}
+	for _, made := range r.record.Visits {
+		valid[made.Scenario] = valid[made.Scenario] || made.Valid
+	}
 	for i, visit := range schedule {
-		if r.Progress != nil {
-			r.Progress(r.progress(i, len(schedule), visit.Scenario))
+		if visit.Block <= r.progress.FinishedBlocks {
+			continue
 		}
-		for attempt := 1; attempt <= 2; attempt++ {
+		if err := r.announce(schedule, i); err != nil {
+			return err
+		}
+		first := r.record.attempts(visit) + 1
+		for attempt := first; attempt <= first+1; attempt++ {
 			ok, err := r.visit(ctx, visit, attempt)
 			if err != nil {
 				return err
@@ -217,23 +235,33 @@ func (r *run) visitAll(ctx context.Context) error {
 				valid[visit.Scenario] = true
 				break
 			}
-			r.invalid++
+		}
+		r.done++
+		if i+1 == len(schedule) || schedule[i+1].Block > visit.Block {
+			r.progress.FinishedBlocks, r.progress.FinishedBytes = visit.Block, r.samples.size
 		}
 	}
 	for _, scenario := range sortedKeys(r.plan.Scenarios) {
 		if !valid[scenario] {
-			return fmt.Errorf("scenario %q has no measurement, since its links were off at every visit; the last time: %s", scenario, r.record.lastProblem(scenario))
+			return verdict{fmt.Errorf("scenario %q has no measurement, since its links were off at every visit; the last time: %s", scenario, r.record.lastProblem(scenario))}
 		}
 	}
 	return nil
 }
 
-func (r *run) progress(done, all int, scenario string) Progress {
-	p := Progress{Visit: done + 1, Visits: all, Scenario: scenario}
-	if done > 0 {
-		p.Left = r.Now().Sub(r.record.Started) / time.Duration(done) * time.Duration(all-done)
+// announce tells how far the run is before a visit.
+func (r *run) announce(schedule []Visit, i int) error {
+	p := &r.progress
+	p.State = Running
+	p.Block, p.Blocks, p.Scenario = schedule[i].Block, r.plan.Blocks, schedule[i].Scenario
+	p.Visit, p.Visits = i+1, len(schedule)
+	if r.done > 0 {
+		p.Left = r.Now().Sub(r.began) / time.Duration(r.done) * time.Duration(len(schedule)-i)
 	}
-	return p
+	if r.Progress != nil {
+		r.Progress(*p)
+	}
+	return r.save()
 }
 
 // visit measures the cells of one visit and tells whether the links were as
@@ -241,7 +269,7 @@ func (r *run) progress(done, all int, scenario string) Progress {
 func (r *run) visit(ctx context.Context, visit Visit, attempt int) (valid bool, err error) {
 	entry := VisitRecord{Block: visit.Block, Scenario: visit.Scenario, Attempt: attempt, Started: r.Now().UTC()}
 	defer func() {
-		entry.Valid = valid
+		entry.Valid, entry.Interrupted = valid, err != nil
 		r.record.Visits = append(r.record.Visits, entry)
 	}()
 	if err := r.setLinks(ctx, visit.Scenario); err != nil {
@@ -287,7 +315,7 @@ func allFailed(cell Cell, records []load.Record) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("all %d requests of %s failed; the last one: %s", len(records), cell, describeFailure(records[len(records)-1]))
+	return verdict{fmt.Errorf("all %d requests of %s failed; the last one: %s", len(records), cell, describeFailure(records[len(records)-1]))}
 }
 
 func (r *run) setLinks(ctx context.Context, scenario string) error {
@@ -344,5 +372,8 @@ func (r *run) judge(results []Result) error {
 			problems = append(problems, fmt.Errorf("no request of %s used a connection that was kept; the server closes connections, or sooner than the think time of %s ends", result.Cell, r.plan.Load.ThinkTime))
 		}
 	}
-	return errors.Join(problems...)
+	if len(problems) == 0 {
+		return nil
+	}
+	return verdict{errors.Join(problems...)}
 }

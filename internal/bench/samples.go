@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -74,32 +75,103 @@ type SampleWriter struct {
 	file    *os.File
 	sum     hash.Hash
 	size    int64 // of what is in the file
+	count   int   // samples in the file
 	encoder *zstd.Encoder
 	text    bytes.Buffer
 	csv     *csv.Writer
 }
 
 // NewSampleWriter starts the samples file in the folder of a run, which has to
-// be there. What an earlier one has not closed is overwritten.
+// be there. What an earlier one has not closed is overwritten, unless that is
+// still at work.
 func NewSampleWriter(dir string) (*SampleWriter, error) {
-	w := &SampleWriter{path: filepath.Join(dir, SamplesFile), sum: sha256.New()}
-	var err error
-	if w.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1)); err != nil {
+	w, err := openSamples(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.file.Truncate(0); err != nil {
+		_ = w.file.Close()
 		return nil, fmt.Errorf("write the samples: %w", err)
 	}
-	if w.file, err = os.OpenFile(w.path+partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644); err != nil {
-		return nil, fmt.Errorf("write the samples: %w", err)
-	}
-	w.csv = csv.NewWriter(&w.text)
-	header := make([]string, len(columns))
-	for i, column := range columns {
-		header[i] = column.name
-	}
-	if err := errors.Join(w.csv.Write(header), w.Write(nil)); err != nil {
+	w.text.WriteString(headerLine())
+	if err := w.Write(nil); err != nil {
 		_ = w.file.Close()
 		return nil, err
 	}
 	return w, nil
+}
+
+func openSamples(dir string) (*SampleWriter, error) {
+	w := &SampleWriter{path: filepath.Join(dir, SamplesFile), sum: sha256.New()}
+	w.csv = csv.NewWriter(&w.text)
+	var err error
+	if w.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1)); err != nil {
+		return nil, fmt.Errorf("write the samples: %w", err)
+	}
+	if w.file, err = os.OpenFile(w.path+partial, os.O_CREATE|os.O_RDWR, 0o644); err != nil {
+		return nil, fmt.Errorf("write the samples: %w", err)
+	}
+	if err := lock(w.file); err != nil {
+		_ = w.file.Close()
+		return nil, fmt.Errorf("lock %s: %w", w.file.Name(), err)
+	}
+	return w, nil
+}
+
+// reopenSamples goes on with a samples file that was not closed. It hands over
+// the samples in the first size bytes, which are whole frames. Those after them
+// stay in the file and are marked as not valid, as far as they were written.
+func reopenSamples(dir string, size int64, take func(*Sample)) (*SampleWriter, error) {
+	w, err := openSamples(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.goOn(size, take); err != nil {
+		_ = w.file.Close()
+		return nil, fmt.Errorf("go on with %s: %w", w.file.Name(), err)
+	}
+	return w, nil
+}
+
+func (w *SampleWriter) goOn(size int64, take func(*Sample)) error {
+	kept := io.TeeReader(io.LimitReader(w.file, size), io.MultiWriter(w.sum, (*counter)(&w.size)))
+	count := func(s *Sample) {
+		w.count++
+		take(s)
+	}
+	if err := parseCompressed(kept, "", count); err != nil {
+		return err
+	}
+	if w.size != size {
+		return fmt.Errorf("it has %d bytes, and should have %d at least", w.size, size)
+	}
+	rest, err := io.ReadAll(w.file)
+	if err != nil {
+		return err
+	}
+	if err := w.file.Truncate(size); err != nil {
+		return err
+	}
+	if _, err := w.file.Seek(size, io.SeekStart); err != nil {
+		return err
+	}
+	var cut []Sample
+	// The last frame may lack its end; what is before that is all there is.
+	_ = parseCompressed(bytes.NewReader(rest), headerLine(), func(s *Sample) {
+		s.Valid = false
+		cut = append(cut, *s)
+	})
+	return w.Write(cut)
+}
+
+// parseCompressed hands over the samples in frames that follow a header.
+func parseCompressed(frames io.Reader, header string, take func(*Sample)) error {
+	decoder, err := zstd.NewReader(frames)
+	if err != nil {
+		return err
+	}
+	defer decoder.Close()
+	return parseSamples(io.MultiReader(strings.NewReader(header), decoder), nil, take)
 }
 
 // Write appends samples and hands them to the system.
@@ -113,6 +185,7 @@ func (w *SampleWriter) Write(samples []Sample) error {
 		if err := w.csv.Write(row); err != nil {
 			return fmt.Errorf("write %s: %w", w.path, err)
 		}
+		w.count++
 		if w.text.Len() > chunk {
 			if err := w.compress(); err != nil {
 				return err
@@ -159,15 +232,27 @@ func (w *SampleWriter) Close() (digest string, err error) {
 	return hex.EncodeToString(w.sum.Sum(nil)), nil
 }
 
+// leave lets go of the file without giving it its name, so that it can be gone
+// on with, and returns its path and its SHA-256 in hex.
+func (w *SampleWriter) leave() (path, digest string, err error) {
+	if err := w.file.Close(); err != nil {
+		return "", "", fmt.Errorf("write %s: %w", w.file.Name(), err)
+	}
+	return w.file.Name(), hex.EncodeToString(w.sum.Sum(nil)), nil
+}
+
 // SamplesPath returns the path of the samples in the folder of a run, of
-// whichever version it is. The error wraps fs.ErrNotExist when it has none.
+// whichever version it is and however the run ended. The error wraps
+// fs.ErrNotExist when it has none.
 func SamplesPath(dir string) (string, error) {
 	path := filepath.Join(dir, SamplesFile)
 	_, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		plain := filepath.Join(dir, plainSamplesFile)
-		if _, plainErr := os.Stat(plain); plainErr == nil {
-			return plain, nil
+	if !errors.Is(err, fs.ErrNotExist) {
+		return path, err
+	}
+	for _, other := range []string{path + partial, filepath.Join(dir, plainSamplesFile)} {
+		if _, err := os.Stat(other); err == nil {
+			return other, nil
 		}
 	}
 	return path, err
@@ -189,7 +274,7 @@ func readSamples(dir string, columns []string, take func(*Sample)) error {
 	}
 	defer file.Close()
 	text := io.Reader(file)
-	if filepath.Ext(path) == ".zst" {
+	if filepath.Base(path) != plainSamplesFile {
 		decoder, err := zstd.NewReader(file)
 		if err != nil {
 			return fmt.Errorf("read %s: %w", path, err)
@@ -197,7 +282,11 @@ func readSamples(dir string, columns []string, take func(*Sample)) error {
 		defer decoder.Close()
 		text = decoder
 	}
-	if err := parseSamples(text, columns, take); err != nil {
+	err = parseSamples(text, columns, take)
+	if errors.Is(err, io.ErrUnexpectedEOF) && filepath.Ext(path) == partial {
+		return nil // the process that wrote it was killed
+	}
+	if err != nil {
 		return fmt.Errorf("read %s of %s: %w", filepath.Base(path), dir, err)
 	}
 	return nil
