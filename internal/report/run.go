@@ -189,7 +189,7 @@ func convert(from, into any) error {
 func (r *run) InvalidVisits() int {
 	count := 0
 	for _, visit := range r.Visits {
-		if !visit.Valid {
+		if !visit.Valid && !visit.Interrupted {
 			count++
 		}
 	}
@@ -211,6 +211,9 @@ func (r *run) Notes() []string {
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	if !r.Completed {
 		note("The run failed or was cancelled: it holds what was measured until then.")
+	}
+	if n := len(r.Earlier); n > 0 {
+		note("The run was interrupted and gone on with (%d times); a block that was cut was measured again as a whole.", n)
 	}
 	if n := r.InvalidVisits(); n > 0 {
 		note("%d of %d visits had links that were off; their requests are in no number and no figure.", n, len(r.Visits))
