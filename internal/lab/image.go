@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// image is a container image of one static program.
+// image is a container image of one program.
 type image struct {
 	name    string
 	pkg     string   // Go package of the program
@@ -23,7 +23,17 @@ type image struct {
 	folders []string // that are there beside those of every image
 	user    string   // numeric, "uid:gid"; root when empty
 
-	program string // file that was built
+	program string      // file that was built
+	files   []imageFile // beside the program, for one that is not static
+}
+
+// imageFile is a file of an image: a copy of a file of this machine, or the
+// content when there is one.
+type imageFile struct {
+	path    string // in the image, without the leading /
+	source  string
+	content []byte
+	mode    int64
 }
 
 // writeImages writes images to a tarball in the format of "docker save", which
@@ -66,10 +76,6 @@ func writeImages(file string, images []image, arch string) (err error) {
 
 // layer is the tarball of the image's only layer.
 func (i image) layer() ([]byte, error) {
-	program, err := os.ReadFile(i.program)
-	if err != nil {
-		return nil, err
-	}
 	var out bytes.Buffer
 	layer := tar.NewWriter(&out)
 	made := map[string]bool{}
@@ -78,8 +84,17 @@ func (i image) layer() ([]byte, error) {
 			return nil, err
 		}
 	}
-	if err := addFile(layer, i.path, program, 0o755); err != nil {
-		return nil, err
+	for _, file := range append([]imageFile{{path: i.path, source: i.program, mode: 0o755}}, i.files...) {
+		content := file.content
+		if content == nil {
+			var err error
+			if content, err = os.ReadFile(file.source); err != nil {
+				return nil, err
+			}
+		}
+		if err := errors.Join(addFolders(layer, path.Dir(file.path), made), addFile(layer, file.path, content, file.mode)); err != nil {
+			return nil, err
+		}
 	}
 	return out.Bytes(), layer.Close()
 }
@@ -101,7 +116,7 @@ func (i image) config(layer, arch string) ([]byte, error) {
 		RootFS       rootFS `json:"rootfs"`
 	}{arch, "linux", config{
 		Entrypoint: []string{"/" + i.path},
-		Env:        []string{"PATH=/usr/local/bin:/usr/bin:/bin", "SSL_CERT_DIR=/etc/ssl/certs"},
+		Env:        []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin", "SSL_CERT_DIR=/etc/ssl/certs"},
 		User:       i.user,
 	}, rootFS{"layers", []string{layer}}})
 }

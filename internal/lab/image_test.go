@@ -46,7 +46,7 @@ func TestWriteImages(t *testing.T) {
 	if diff := cmp.Diff(wantManifest, string(outer["manifest.json"])); diff != "" {
 		t.Errorf("manifest (-want +got):\n%s", diff)
 	}
-	wantConfig := `{"architecture":"amd64","os":"linux","config":{"Entrypoint":["/two"],"Env":["PATH=/usr/local/bin:/usr/bin:/bin","SSL_CERT_DIR=/etc/ssl/certs"],"User":"65532:65532"},` +
+	wantConfig := `{"architecture":"amd64","os":"linux","config":{"Entrypoint":["/two"],"Env":["PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin","SSL_CERT_DIR=/etc/ssl/certs"],"User":"65532:65532"},` +
 		`"rootfs":{"type":"layers","diff_ids":["` + digest(outer["layer1"]) + `"]}}`
 	if diff := cmp.Diff(wantConfig, string(outer["config1"])); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)

@@ -1,6 +1,6 @@
-// Command lab builds, from Go modules alone, what machines without internet
-// cannot download: a stand-in for k3s with its air-gap images, and
-// ClusterLink's images.
+// Command lab builds, from Go modules and Debian's packages alone, what machines
+// without internet cannot download: a stand-in for k3s with its air-gap images,
+// ClusterLink's images and that of haproxy.
 //
 //	go run -C internal/lab . -out DIR
 //

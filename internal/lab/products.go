@@ -56,6 +56,14 @@ func products() []product {
 				})
 			},
 		},
+		{
+			name:   "gateway-images-" + arch + ".tar",
+			cold:   "seconds",
+			inputs: []string{"debian.go"},
+			build: func(ctx context.Context, b *builder, path string) error {
+				return b.debianImage(ctx, path, "haproxy", image{name: "localhost/haproxy:debian", path: "usr/sbin/haproxy", user: "65532:65532"})
+			},
+		},
 	}
 }
 
@@ -65,6 +73,20 @@ func k3sName(arch string) string {
 		return "k3s"
 	}
 	return "k3s-" + arch
+}
+
+// debianImage writes an image of a program of a Debian package to a tarball.
+func (b *builder) debianImage(ctx context.Context, path, name string, made image) error {
+	unpacked, err := unpackDebian(ctx, name, filepath.Join(b.temp, name))
+	if err != nil {
+		return err
+	}
+	files, err := unpacked.files(made.path)
+	if err != nil {
+		return err
+	}
+	made.program, made.files = files[0].source, files[1:]
+	return writeImages(path, []image{made}, runtime.GOARCH)
 }
 
 // images builds a program for each image and writes them all to one tarball.

@@ -203,7 +203,8 @@ func kubeletConfig(c Config, p pki, resolvConf string) object {
 }
 
 // proxyConfig leaves the connection tracking's limits alone: they are the
-// machine's, not the node's.
+// machine's, not the node's. Node ports answer on all addresses, as they do
+// with k3s, whose mode has that as its default.
 func proxyConfig(c Config, kubeconfig string) object {
 	return object{
 		"apiVersion":         "kubeproxy.config.k8s.io/v1alpha1",
@@ -212,6 +213,7 @@ func proxyConfig(c Config, kubeconfig string) object {
 		"mode":               "nftables",
 		"clusterCIDR":        c.ClusterCIDR.String(),
 		"hostnameOverride":   c.NodeName,
+		"nodePortAddresses":  []string{"0.0.0.0/0"},
 		"metricsBindAddress": "127.0.0.1:10249",
 		"conntrack":          object{"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
 	}
