@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/k3s"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/workload"
@@ -102,7 +100,7 @@ func ApplyPeer(ctx context.Context, cluster *kube.Client, fabric *Fabric, spec P
 // applyOperator brings the operator into the cluster, with the kinds of objects
 // that it serves and the images that it starts.
 func applyOperator(ctx context.Context, cluster *kube.Client, spec PeerSpec, archives []string) error {
-	if err := loadImages(ctx, cluster, spec.Images(), archives); err != nil {
+	if err := k3s.LoadArchives(ctx, cluster, spec.Images(), archives); err != nil {
 		return err
 	}
 	kinds, err := definitions()
@@ -138,55 +136,6 @@ func awaitPeer(ctx context.Context, cluster *kube.Client, spec PeerSpec) error {
 	}
 	_, err = cluster.Wait(ctx, instanceRef(), "ready", instanceReady)
 	return err
-}
-
-// loadImages loads the archives into each node that lacks an image.
-func loadImages(ctx context.Context, cluster *kube.Client, images, archives []string) error {
-	if len(archives) == 0 {
-		return nil
-	}
-	nodes, err := cluster.Hosts(ctx)
-	if err != nil {
-		return fmt.Errorf("load images into %s: %w", cluster.URL(), err)
-	}
-	if len(nodes) == 0 {
-		return fmt.Errorf("load images into %s: only a k3s cluster's nodes take image archives; push them to a registry that the cluster reaches", cluster.URL())
-	}
-	for _, node := range nodes {
-		if err := completeImages(ctx, node, images, archives); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func completeImages(ctx context.Context, node host.Host, images, archives []string) error {
-	complete := true
-	for _, image := range images {
-		present, err := k3s.ImagePresent(ctx, node, image)
-		if err != nil {
-			return err
-		}
-		complete = complete && present
-	}
-	if complete {
-		return nil
-	}
-	for _, archive := range archives {
-		if err := loadArchive(ctx, node, archive); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func loadArchive(ctx context.Context, node host.Host, path string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("load images: %w", err)
-	}
-	defer file.Close()
-	return k3s.LoadImage(ctx, node, file)
 }
 
 // certificates makes those of the peer, or returns nil when those that the
