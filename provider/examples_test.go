@@ -24,7 +24,7 @@ func TestExamples(t *testing.T) {
 				t.Fatal(err)
 			}
 			resource.UnitTest(t, resource.TestCase{
-				ProtoV6ProviderFactories: factories(),
+				ProtoV6ProviderFactories: factoriesDialling(refuse),
 				Steps: []resource.TestStep{{
 					Config:             providerConfig(t.TempDir()) + string(text),
 					PlanOnly:           true,

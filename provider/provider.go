@@ -4,6 +4,7 @@ package provider
 
 import (
 	"context"
+	"net"
 	"path/filepath"
 	"time"
 
@@ -38,6 +39,9 @@ type testbedProvider struct {
 
 	// machines, when set, are the hosts instead of those of the data folder.
 	machines host.Opener
+
+	// dial, when set, opens connections to hosts that are reached by SSH.
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // New returns the constructor of the provider for a released version.
@@ -53,10 +57,15 @@ type testbedModel struct {
 // providerData is what every resource gets from Configure.
 type providerData struct {
 	// dataDir is an absolute path.
-	dataDir  string
-	version  string
-	local    *local.Opener
-	ssh      *ssh.Opener
+	dataDir string
+	version string
+	local   *local.Opener
+	ssh     *ssh.Opener
+
+	// sshUnknown says that the ssh settings are not known yet, so that no host
+	// is to be connected to.
+	sshUnknown bool
+
 	hosts    host.Opener
 	overlay  *nebula.Overlay
 	clusters *kube.Opener
@@ -104,7 +113,9 @@ func (p *testbedProvider) Configure(ctx context.Context, req provider.ConfigureR
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	settings.Dial = p.dial
 	data.ssh = ssh.NewOpener(settings)
+	data.sshUnknown = model.SSH.unknown()
 	data.hosts = host.Schemes{"local": data.local, "ssh": data.ssh}
 	if p.machines != nil {
 		data.hosts = p.machines
@@ -136,6 +147,7 @@ func (p *testbedProvider) Resources(context.Context) []func() resource.Resource 
 		newNebulaLighthouseResource,
 		newNebulaNodeResource,
 		newReportResource,
+		newSSHHostResource,
 	}
 }
 

@@ -1,7 +1,10 @@
 package provider
 
 import (
+	"context"
+	"net"
 	"os"
+	"syscall"
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
@@ -14,6 +17,17 @@ func factories() map[string]func() (tfprotov6.ProviderServer, error) {
 		"testbed": providerserver.NewProtocol6WithError(New("test")()),
 	}
 }
+
+// factoriesDialling serve the provider under test with another way of opening
+// connections to hosts that are reached by SSH.
+func factoriesDialling(dial func(ctx context.Context, network, address string) (net.Conn, error)) map[string]func() (tfprotov6.ProviderServer, error) {
+	return map[string]func() (tfprotov6.ProviderServer, error){
+		"testbed": providerserver.NewProtocol6WithError(&testbedProvider{version: "test", dial: dial}),
+	}
+}
+
+// refuse is the way to hosts where nobody answers.
+func refuse(context.Context, string, string) (net.Conn, error) { return nil, syscall.ECONNREFUSED }
 
 // preCheck skips an acceptance test where the machine cannot run local hosts,
 // and says why.

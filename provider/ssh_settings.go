@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
@@ -96,6 +97,15 @@ func sshAttribute() schema.Attribute {
 			},
 		},
 	}
+}
+
+// unknown reports whether something is not known yet.
+func (m *sshModel) unknown() bool {
+	if m == nil {
+		return false
+	}
+	texts := append([]types.String{m.User, m.PrivateKey, m.Passphrase, m.ConfigFile, m.Bastion, m.SudoPassword}, append(m.IdentityFiles, m.KnownHosts...)...)
+	return slices.ContainsFunc(texts, types.String.IsUnknown) || m.Agent.IsUnknown() || m.CheckHostKeys.IsUnknown()
 }
 
 // config returns how hosts are reached by SSH, for a model that may be nil.

@@ -113,14 +113,14 @@ func (c *client) connection(ctx context.Context) (*connection, error) {
 	return made, nil
 }
 
-func (c *client) close() error {
+// close gives the connection up. It is made anew when it is needed.
+func (c *client) close() {
 	c.turn <- struct{}{}
 	defer func() { <-c.turn }()
 	if c.current != nil {
 		c.current.close()
 		c.current = nil
 	}
-	return nil
 }
 
 // connection is a session with the agent of a host.

@@ -26,6 +26,16 @@ func (e *LoginError) Error() string {
 
 func (e *LoginError) Unwrap() error { return e.Cause }
 
+// ReachError reports a host of which nothing answers at its address.
+type ReachError struct {
+	Address string // host:port
+	Cause   error
+}
+
+func (e *ReachError) Error() string { return fmt.Sprintf("reach %s: %v", e.Address, e.Cause) }
+
+func (e *ReachError) Unwrap() error { return e.Cause }
+
 // unreachable marks an error that says nothing about the host's content.
 func unreachable(err error) error {
 	if err == nil || errors.Is(err, host.ErrUnreachable) || errors.Is(err, context.Canceled) {
@@ -108,7 +118,7 @@ func (o *Opener) enter(ctx context.Context, found settings, through *login) (*lo
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return nil, unreachable(fmt.Errorf("reach %s: %w", address, err))
+		return nil, unreachable(&ReachError{address, err})
 	}
 	// The handshake knows no contexts.
 	stop := context.AfterFunc(ctx, func() { conn.Close() })

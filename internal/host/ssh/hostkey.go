@@ -108,8 +108,8 @@ func (s settings) known() (checker, error) {
 		return checker{}, fmt.Errorf("read known hosts: %w", err)
 	}
 	address := net.JoinHostPort(s.name, strconv.Itoa(int(s.target.Port)))
-	return checker{callback: func(_ string, remote net.Addr, key ssh.PublicKey) error {
-		err := check(address, remote, key)
+	return checker{callback: func(_ string, _ net.Addr, key ssh.PublicKey) error {
+		err := check(address, nowhere(), key)
 		var wrong *knownhosts.KeyError
 		if !errors.As(err, &wrong) {
 			return err
@@ -122,10 +122,14 @@ func (s settings) known() (checker, error) {
 	}, algorithms: knownAlgorithms(check, address)}, nil
 }
 
+// nowhere stands for the other end of the connection, which may be a bastion's
+// tunnel: a host is looked up by its name.
+func nowhere() net.Addr { return &net.TCPAddr{IP: net.IPv4zero} }
+
 // knownAlgorithms are those of the keys that are known of a host: it may have
 // others, and would show one of them if it were not asked for these.
 func knownAlgorithms(check ssh.HostKeyCallback, address string) []string {
-	err := check(address, &net.TCPAddr{IP: net.IPv4zero}, noKey{})
+	err := check(address, nowhere(), noKey{})
 	var wrong *knownhosts.KeyError
 	if !errors.As(err, &wrong) {
 		return nil

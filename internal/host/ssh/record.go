@@ -21,6 +21,10 @@ type Record struct {
 	HostKey      string `json:"host_key,omitempty"` // as in an authorized_keys file, or its SHA256 fingerprint
 	Bastion      string `json:"bastion,omitempty"`
 	IdentityFile string `json:"identity_file,omitempty"`
+
+	// Abandon says that what is on the host may stay there when the host
+	// cannot be reached any more.
+	Abandon bool `json:"abandon,omitempty"`
 }
 
 func (r Records) path(target Target) string {
@@ -68,4 +72,43 @@ func (r Records) forget(target Target) error {
 	}
 	_ = os.Remove(string(r)) // stays when it holds others
 	return nil
+}
+
+// Known returns what is known of a host, which may be nothing.
+func (o *Opener) Known(target Target) (Record, error) { return o.record(target) }
+
+// record returns what is known of a host: what was said in this run of the
+// provider, or in earlier ones.
+func (o *Opener) record(target Target) (Record, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if said, ok := o.said[target]; ok {
+		return said, nil
+	}
+	return o.config.Records.find(target)
+}
+
+// say makes this run of the provider reach a host as the record says. A
+// connection that was made otherwise is given up.
+func (o *Opener) say(target Target, record Record) {
+	o.mu.Lock()
+	before, known := o.said[target]
+	o.said[target] = record
+	current := o.hosts[target]
+	o.mu.Unlock()
+	before.Abandon, record.Abandon = false, false
+	if known && before != record && current != nil {
+		current.close()
+	}
+}
+
+// Abandons reports whether what is on a host may stay there when the host
+// cannot be reached. It is false for hosts that nobody said it of.
+func (o *Opener) Abandons(url string) bool {
+	target, err := Parse(url)
+	if err != nil {
+		return false
+	}
+	record, err := o.record(target)
+	return err == nil && record.Abandon
 }

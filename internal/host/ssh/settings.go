@@ -28,7 +28,7 @@ type settings struct {
 // record, then the opener's configuration, then the client's configuration
 // file.
 func (o *Opener) settings(target Target) (settings, error) {
-	record, err := o.config.Records.find(target)
+	record, err := o.record(target)
 	if err != nil {
 		return settings{}, err
 	}
@@ -144,6 +144,12 @@ func parsePort(text string) (uint16, error) {
 		return 0, fmt.Errorf("port %s is none of 1 to 65535", text)
 	}
 	return uint16(number), nil
+}
+
+// CheckBastion says what is wrong with the name of a bastion.
+func CheckBastion(text string) error {
+	_, err := parseJumps(text)
+	return err
 }
 
 // parseJumps reads what ssh -J takes: targets separated by commas, or "none".
