@@ -181,3 +181,10 @@ func sshOwner(dataDir string) control.Owner {
 		Name: fmt.Sprintf("%s on %s (testbed in %s, process %d)", name, machine, dataDir, os.Getpid()),
 	}
 }
+
+// SSHHosts returns the opener of hosts with ssh:// URLs that a provider without
+// configuration has.
+func SSHHosts() *ssh.Opener {
+	config, _ := (*sshModel)(nil).config(defaultDataDir) // nothing in it can be wrong
+	return ssh.NewOpener(config)
+}
