@@ -30,6 +30,10 @@ var ErrUnreachable = errors.New("host is unreachable")
 // services and files. It is fs.ErrNotExist.
 var ErrNotExist = fs.ErrNotExist
 
+// ErrForeign is wrapped by errors about a service of the host that has the name
+// of one of the testbed's, but is not.
+var ErrForeign = errors.New("not of the testbed")
+
 // Opener turns host URLs into hosts. The hosts it returns are shared and are
 // closed with the opener.
 type Opener interface {
@@ -187,9 +191,25 @@ type Service struct {
 	// host keeps it for the record only, since it starts nothing by itself.
 	After []string `json:"after,omitempty"`
 
+	// Requires names services without which this one cannot run: it starts
+	// after them, and again when they are started again. A local host keeps it
+	// for the record only.
+	Requires []string `json:"requires,omitempty"`
+
+	// Confine takes from the service what it does not need. Without it, the
+	// service may do what root may. A local host keeps it for the record only.
+	Confine *Confinement `json:"confine,omitempty"`
+
 	// KillMode "process" ends only the main process on stop and restart, as
 	// k3s wants it so that pods survive; the default ends the whole group.
 	KillMode string `json:"kill_mode,omitempty"`
+}
+
+// Confinement is what a confined service may do.
+type Confinement struct {
+	Capabilities []string `json:"capabilities,omitempty"` // "CAP_NET_ADMIN"
+	Devices      []string `json:"devices,omitempty"`      // "/dev/net/tun", to read and write
+	Writes       []string `json:"writes,omitempty"`       // folders; those below /run are the service's own, and go with it
 }
 
 // ServiceStatus is the state of a service.

@@ -30,6 +30,8 @@ func remove(ctx context.Context, h host.Host, service, prefix string) error {
 		status, err := h.Service(ctx, name)
 		switch {
 		case errors.Is(err, host.ErrNotExist): // what it left may be there still
+		case errors.Is(err, host.ErrForeign):
+			return nil // the machine's own k3s
 		case err != nil:
 			return fmt.Errorf("look for k3s on %s: %w", h.URL(), err)
 		case name != service, !slices.ContainsFunc(status.Service.Env, func(entry string) bool { return strings.HasPrefix(entry, identityKey+"="+prefix) }):

@@ -198,9 +198,14 @@ func (o *Overlay) Observe(ctx context.Context, h host.Host) (Status, error) {
 	return s, nil
 }
 
-// Remove ends the node and removes its files and its key.
+// Remove ends the node and removes its files and its key. A Nebula that the
+// host has of its own is left alone.
 func (o *Overlay) Remove(ctx context.Context, h host.Host) error {
-	if err := h.StopService(ctx, serviceName); err != nil {
+	err := h.StopService(ctx, serviceName)
+	if errors.Is(err, host.ErrForeign) {
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("stop nebula on %s: %w", h.URL(), err)
 	}
 	if err := h.Remove(ctx, Dir); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"strings"
 	"syscall"
 	"time"
@@ -35,6 +36,12 @@ func bringUp(ctx context.Context, h host.Host, agent string, wanted Running) err
 		Name:  serviceName,
 		Argv:  []string{agent, "nebula", "run", "-config", configPath},
 		After: []string{"time-sync.target"}, // certificates have dates
+		Confine: &host.Confinement{
+			// A device with addresses and routes, ports of any number, pings.
+			Capabilities: []string{"CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE", "CAP_NET_RAW"},
+			Devices:      []string{"/dev/net/tun"},
+			Writes:       []string{path.Dir(StatusSocket)},
+		},
 	})
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 // Package cleanup ends and removes everything of a testbed that lives on this
-// machine, knowing nothing but the testbed's folder. It is the way out when the
-// state that Terraform kept is lost.
+// machine, knowing nothing but the testbed's folder: the data folder where
+// Terraform ran, or that of the agents on a machine that it reached over SSH.
+// It is the way out when the state that Terraform kept is lost.
 package cleanup
 
 import (
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/agent/ledger"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/cgroup"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/datadir"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/local"
@@ -24,11 +26,14 @@ import (
 // Command is the "cleanup" command. Its argument is the testbed's folder.
 func Command(ctx context.Context, args []string) error {
 	if len(args) != 1 {
-		return errors.New("say whose folder: testbed-agent cleanup DATA_DIR, for example /var/lib/testbed")
+		return errors.New("say whose folder: testbed-agent cleanup FOLDER, for example /var/lib/testbed, or " + ledger.Dir + " on a machine that was reached over SSH")
 	}
 	dir, err := filepath.Abs(args[0])
 	if err != nil {
 		return err
+	}
+	if dir == ledger.Dir {
+		return removeFromMachine(ctx, os.Stdout)
 	}
 	return Remove(ctx, datadir.Dir(dir), os.Stdout)
 }

@@ -91,7 +91,7 @@ func supervise(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	server := http.Server{Handler: newServer(children, newServices(children), nil)}
+	server := http.Server{Handler: newServer(children, newServices(children))}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	return server.Serve(listener)
 }

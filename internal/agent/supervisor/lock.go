@@ -25,7 +25,7 @@ type lock struct {
 	owner control.Owner
 
 	mu   sync.Mutex
-	file *os.File // held until this program ends
+	file *os.File // held until it is dropped or this program ends
 }
 
 // holder is what the lock's file says.
@@ -42,24 +42,59 @@ func (l *lock) take() error {
 	if l.file != nil {
 		return nil
 	}
-	file, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o644)
+	for {
+		file, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o644)
+		if err != nil {
+			return fmt.Errorf("take the host's lock: %w", err)
+		}
+		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			defer file.Close()
+			return l.permit(file)
+		}
+		if err == nil && !named(file, l.path) {
+			file.Close() // its holder dropped it meanwhile
+			continue
+		}
+		if err == nil {
+			err = l.sign(file)
+		}
+		if err != nil {
+			file.Close()
+			return fmt.Errorf("take the host's lock: %w", err)
+		}
+		l.file = file
+		return nil
+	}
+}
+
+// named reports whether a file is still the one of that name.
+func named(file *os.File, name string) bool {
+	opened, err := file.Stat()
 	if err != nil {
-		return fmt.Errorf("take the host's lock: %w", err)
+		return false
 	}
-	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		defer file.Close()
-		return l.permit(file)
+	present, err := os.Lstat(name)
+	return err == nil && os.SameFile(opened, present)
+}
+
+// held reports whether this owner has taken the lock.
+func (l *lock) held() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.file != nil
+}
+
+// drop gives the lock back and removes its file.
+func (l *lock) drop() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
 	}
-	if err == nil {
-		err = l.sign(file)
-	}
-	if err != nil {
-		file.Close()
-		return fmt.Errorf("take the host's lock: %w", err)
-	}
-	l.file = file
-	return nil
+	err := errors.Join(os.Remove(l.path), l.file.Close())
+	l.file = nil
+	return err
 }
 
 // sign writes into the lock's file whose it is.

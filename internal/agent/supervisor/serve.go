@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/agent/ledger"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/control"
 )
 
@@ -31,10 +32,15 @@ func Serve(ctx context.Context, args []string) error {
 	}
 	children := newChildren(environment)
 	defer children.end()
-	server := http.Server{Handler: newServer(children, nil, &lock{path: lockPath, owner: begin.Owner})}
+	lock := &lock{path: lockPath, owner: begin.Owner}
+	belongings := belongings{ledger.Ledger(ledger.Dir), begin.Owner.Name}
+	server := http.Server{Handler: lock.guard(belongings.note(newServer(children, findKeeper(ctx, children))))}
 	defer context.AfterFunc(ctx, func() { session.Close() })()
 	_ = server.Serve(session) // it ends with the session, which is no error
-	return nil
+	if !lock.held() {
+		return nil // it only looked
+	}
+	return errors.Join(belongings.leave(), lock.drop())
 }
 
 // prepare sets what commands inherit and this program needs.

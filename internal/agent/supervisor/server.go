@@ -18,17 +18,25 @@ import (
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/control"
 )
 
-// server answers the clients of a host. Without services there is another
-// init that keeps programs running.
+// server answers the clients of a host.
 type server struct {
 	children *children
-	services *services
+	services keeper
 	now      func() time.Time
 }
 
-// newServer returns the server of a host. With a lock, only its owner changes
-// the host.
-func newServer(children *children, services *services, lock *lock) http.Handler {
+// keeper keeps services running.
+type keeper interface {
+	Start(service host.Service) error
+	Stop(name string) error
+	Restart(name string) error
+	Signal(name string, signal syscall.Signal) error
+	Status(name string) (host.ServiceStatus, error)
+	Log(name string, lines int) ([]byte, error)
+}
+
+// newServer returns the server of a host.
+func newServer(children *children, services keeper) http.Handler {
 	s := &server{children: children, services: services, now: time.Now}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /facts", answer(s.getFacts))
@@ -37,17 +45,12 @@ func newServer(children *children, services *services, lock *lock) http.Handler 
 	mux.HandleFunc("GET /file", answer(getFile))
 	mux.HandleFunc("PUT /file", answer(putFile))
 	mux.HandleFunc("DELETE /file", answer(deleteFile))
-	if services != nil {
-		mux.HandleFunc("PUT /services/{name}", answer(s.putService))
-		mux.HandleFunc("GET /services/{name}", answer(s.getService))
-		mux.HandleFunc("DELETE /services/{name}", answer(s.deleteService))
-		mux.HandleFunc("POST /services/{name}/restart", answer(s.restartService))
-		mux.HandleFunc("POST /services/{name}/signal", answer(s.signalService))
-		mux.HandleFunc("GET /services/{name}/log", answer(s.getLog))
-	}
-	if lock != nil {
-		return lock.guard(mux)
-	}
+	mux.HandleFunc("PUT /services/{name}", answer(s.putService))
+	mux.HandleFunc("GET /services/{name}", answer(s.getService))
+	mux.HandleFunc("DELETE /services/{name}", answer(s.deleteService))
+	mux.HandleFunc("POST /services/{name}/restart", answer(s.restartService))
+	mux.HandleFunc("POST /services/{name}/signal", answer(s.signalService))
+	mux.HandleFunc("GET /services/{name}/log", answer(s.getLog))
 	return mux
 }
 
@@ -60,6 +63,8 @@ func answer(handle func(http.ResponseWriter, *http.Request) error) http.HandlerF
 		case err == nil:
 		case errors.Is(err, fs.ErrNotExist):
 			http.Error(w, err.Error(), http.StatusNotFound)
+		case errors.Is(err, host.ErrForeign):
+			http.Error(w, err.Error(), http.StatusConflict)
 		default:
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		}
@@ -128,11 +133,11 @@ func (s *server) putService(_ http.ResponseWriter, r *http.Request) error {
 	if err := json.NewDecoder(r.Body).Decode(&service); err != nil {
 		return err
 	}
-	return s.services.start(service)
+	return s.services.Start(service)
 }
 
 func (s *server) getService(w http.ResponseWriter, r *http.Request) error {
-	status, err := s.services.status(r.PathValue("name"))
+	status, err := s.services.Status(r.PathValue("name"))
 	if err != nil {
 		return err
 	}
@@ -140,11 +145,11 @@ func (s *server) getService(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) deleteService(_ http.ResponseWriter, r *http.Request) error {
-	return s.services.stop(r.PathValue("name"))
+	return s.services.Stop(r.PathValue("name"))
 }
 
 func (s *server) restartService(_ http.ResponseWriter, r *http.Request) error {
-	return s.services.restart(r.PathValue("name"))
+	return s.services.Restart(r.PathValue("name"))
 }
 
 func (s *server) signalService(_ http.ResponseWriter, r *http.Request) error {
@@ -152,7 +157,7 @@ func (s *server) signalService(_ http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.services.signal(r.PathValue("name"), syscall.Signal(number))
+	return s.services.Signal(r.PathValue("name"), syscall.Signal(number))
 }
 
 func (s *server) getLog(w http.ResponseWriter, r *http.Request) error {
@@ -160,7 +165,7 @@ func (s *server) getLog(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	content, err := s.services.log(r.PathValue("name"), lines)
+	content, err := s.services.Log(r.PathValue("name"), lines)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ type service struct {
 	status host.ServiceStatus
 }
 
-func (s *services) start(spec host.Service) error {
+func (s *services) Start(spec host.Service) error {
 	if spec.Name == "" || len(spec.Argv) == 0 || strings.ContainsAny(spec.Name, "/\x00") {
 		return fmt.Errorf("start service %q: it needs a name without slash and a command", spec.Name)
 	}
@@ -64,12 +64,12 @@ func (s *services) start(spec host.Service) error {
 	return s.replace(spec.Name, &spec)
 }
 
-func (s *services) stop(name string) error {
+func (s *services) Stop(name string) error {
 	defer s.turn(name)()
 	return s.replace(name, nil)
 }
 
-func (s *services) restart(name string) error {
+func (s *services) Restart(name string) error {
 	defer s.turn(name)()
 	current, err := s.find(name)
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *services) find(name string) (*service, error) {
 	return nil, fmt.Errorf("find service %s: %w", name, fs.ErrNotExist)
 }
 
-func (s *services) status(name string) (host.ServiceStatus, error) {
+func (s *services) Status(name string) (host.ServiceStatus, error) {
 	service, err := s.find(name)
 	if err != nil {
 		return host.ServiceStatus{}, err
@@ -150,8 +150,8 @@ func (s *services) status(name string) (host.ServiceStatus, error) {
 	return service.status, nil
 }
 
-func (s *services) signal(name string, signal syscall.Signal) error {
-	status, err := s.status(name)
+func (s *services) Signal(name string, signal syscall.Signal) error {
+	status, err := s.Status(name)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (s *services) signal(name string, signal syscall.Signal) error {
 	return nil
 }
 
-func (s *services) log(name string, lines int) ([]byte, error) {
+func (s *services) Log(name string, lines int) ([]byte, error) {
 	service, err := s.find(name)
 	if err != nil {
 		return nil, err

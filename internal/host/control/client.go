@@ -81,6 +81,9 @@ func refusal(response *http.Response) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", host.ErrUnreachable, err)
 	}
+	if response.StatusCode == http.StatusConflict {
+		return foreign(strings.TrimSpace(string(text)))
+	}
 	return told(strings.TrimSpace(string(text)), response.StatusCode == http.StatusNotFound)
 }
 
@@ -97,6 +100,12 @@ type notExist string
 
 func (e notExist) Error() string        { return string(e) }
 func (e notExist) Is(target error) bool { return target == fs.ErrNotExist }
+
+// foreign is a host.ErrForeign in the words of the host.
+type foreign string
+
+func (e foreign) Error() string        { return string(e) }
+func (e foreign) Is(target error) bool { return target == host.ErrForeign }
 
 // URL returns the name the host was opened by.
 func (c *Client) URL() string { return c.url }

@@ -13,11 +13,12 @@ import (
 	"github.com/pkg/sftp"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/agent"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/agent/ledger"
 )
 
 // agents is the folder of the agents on a host, each in a folder named by its
 // digest.
-const agents = "/var/lib/testbed/agent"
+const agents = ledger.Dir
 
 // probe asks a host what the login shell runs as and which agents it has. It
 // changes nothing.
