@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that local hosts and the lab use, if one of
-# their programs is missing.
+# packages.sh [vm]: installs the Debian packages that local hosts and the lab
+# use, or those of the VM lab too, if one of their programs is missing.
 set -euo pipefail
 declare -A package=(
 	[containerd]=containerd [ctr]=containerd [runc]=runc
@@ -8,6 +8,12 @@ declare -A package=(
 	[ping]=iputils-ping [iperf3]=iperf3 [jq]=jq
 	[sshd]=openssh-server [sudo]=sudo
 )
+if [ "${1:-}" = vm ]; then
+	package+=(
+		[qemu-system-x86_64]=qemu-system-x86 [qemu-img]=qemu-utils
+		[mmdebstrap]=mmdebstrap [mke2fs]=e2fsprogs [ssh-keygen]=openssh-client
+	)
+fi
 missing=()
 for program in "${!package[@]}"; do
 	command -v "$program" >/dev/null || missing+=("${package[$program]}")
