@@ -99,10 +99,11 @@ func simulate(l law, q float64, blocks, requests, runs int) (percentile, differe
 				arm[block][i] *= factor
 			}
 		}
-		low, high := quantileInterval(flatten(base), inOrder(base), q)
+		ofArm, ofBase := timesOf(arm), timesOf(base)
+		low, high := quantileInterval(ofBase.resampler, q)
 		percentile.count(low, high, l.quantile(q))
 		var c Comparison
-		c.describe(arm, base, random)
+		c.describe(ofArm, ofBase, random)
 		difference.count(c.DifferenceLow, c.DifferenceHigh, (factor-1)*l.quantile(0.5))
 		ratio.count(c.RatioLow, c.RatioHigh, factor)
 	}
@@ -162,7 +163,7 @@ func TestDriftIsTold(t *testing.T) {
 				}
 				blocks[block] = times
 			}
-			if driftOf(blockMedians(blocks)).P < DriftLevel {
+			if driftOf(timesOf(blocks).medians()).P < DriftLevel {
 				told++
 			}
 		}

@@ -1,8 +1,8 @@
 package bench
 
 import (
-	"cmp"
 	"slices"
+	"sort"
 )
 
 // resampler returns quantiles of what is drawn from the blocks of one cell. A
@@ -28,34 +28,111 @@ const stride = 256
 // values may have any order.
 func newResampler(blocks [][]float64) *resampler {
 	r := &resampler{}
-	total := 0
-	for _, values := range blocks {
+	var ends []int
+	for i, values := range blocks {
+		start := len(r.values)
 		r.sizes = append(r.sizes, len(values))
-		total += len(values)
+		r.values = append(r.values, values...)
+		slices.Sort(r.values[start:])
+		r.blocks = append(r.blocks, slices.Repeat([]int32{int32(i)}, len(values))...)
+		ends = append(ends, len(r.values))
 	}
-	order := make([]ranked, 0, total)
-	for block, values := range blocks {
-		for _, value := range values {
-			order = append(order, ranked{value, int32(block)})
-		}
-	}
-	slices.SortFunc(order, func(a, b ranked) int { return cmp.Compare(a.value, b.value) })
-	r.values, r.blocks = make([]float64, total), make([]int32, total)
+	r.merge(ends)
 	below := make([]int32, len(blocks))
-	for i, v := range order {
+	for i, block := range r.blocks {
 		if i%stride == 0 {
 			r.ranks = append(r.ranks, slices.Clone(below))
 		}
-		r.values[i], r.blocks[i] = v.value, v.block
-		below[v.block]++
+		below[block]++
 	}
 	return r
 }
 
-// ranked is a value with its block.
-type ranked struct {
-	value float64
-	block int32
+// merge sorts values of which each part up to the next end is sorted already,
+// two neighbouring parts at a time.
+func (r *resampler) merge(ends []int) {
+	values, blocks := make([]float64, len(r.values)), make([]int32, len(r.values))
+	for len(ends) > 1 {
+		var merged []int
+		start := 0
+		for i := 0; i < len(ends); i += 2 {
+			middle, end := ends[i], ends[min(i+1, len(ends)-1)]
+			left, right := start, middle
+			for to := start; to < end; to++ {
+				from := &right
+				if right >= end || left < middle && r.values[left] <= r.values[right] {
+					from = &left
+				}
+				values[to], blocks[to] = r.values[*from], r.blocks[*from]
+				*from++
+			}
+			start = end
+			merged = append(merged, end)
+		}
+		r.values, values = values, r.values
+		r.blocks, blocks = blocks, r.blocks
+		ends = merged
+	}
+}
+
+// atMost counts the values of each block that are at most a limit.
+func (r *resampler) atMost(limit float64) []int {
+	end := sort.Search(len(r.values), func(i int) bool { return r.values[i] > limit })
+	counts := make([]int, len(r.sizes))
+	row := max(0, min(end/stride, len(r.ranks)-1))
+	if len(r.ranks) > 0 {
+		for block, count := range r.ranks[row] {
+			counts[block] = int(count)
+		}
+	}
+	for _, block := range r.blocks[min(row*stride, end):end] {
+		counts[block]++
+	}
+	return counts
+}
+
+// median returns that of one block, which has values.
+func (r *resampler) median(block int) float64 {
+	draws := make([]int, len(r.sizes))
+	draws[block] = 1
+	return r.quantile(draws, 0.5)
+}
+
+// block returns the values of one block.
+func (r *resampler) block(block int) []float64 {
+	values := make([]float64, 0, r.sizes[block])
+	for i, of := range r.blocks {
+		if of == int32(block) {
+			values = append(values, r.values[i])
+		}
+	}
+	return values
+}
+
+// cellTimes are the times of one cell, ready for statistics.
+type cellTimes struct {
+	ids []int // of the blocks, in order
+	*resampler
+}
+
+func timesOf(blocks map[int][]float64) cellTimes {
+	var ids []int
+	var values [][]float64
+	for _, id := range sortedKeys(blocks) {
+		if len(blocks[id]) > 0 {
+			ids, values = append(ids, id), append(values, blocks[id])
+		}
+	}
+	return cellTimes{ids, newResampler(values)}
+}
+
+// medians returns the median of each block.
+func (t cellTimes) medians() map[int]float64 {
+	medians := map[int]float64{}
+	for i, id := range t.ids {
+		medians[id] = t.median(i)
+	}
+	return medians
 }
 
 // quantile returns the q-quantile, as the function of that name, of what is

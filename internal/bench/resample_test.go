@@ -18,6 +18,25 @@ func TestResampler(t *testing.T) {
 			}
 		}
 		r := newResampler(blocks)
+		if !slices.IsSorted(r.values) {
+			t.Fatalf("blocks of %d: the values are not sorted", sizes)
+		}
+		for i, block := range blocks {
+			if want := slices.Sorted(slices.Values(block)); !slices.Equal(r.block(i), want) {
+				t.Fatalf("blocks of %d: block %d holds %g, want %g", sizes, i, r.block(i), want)
+			}
+			for _, limit := range []float64{-1, 0, 77, 250, 499, 1000} {
+				want := 0
+				for _, value := range block {
+					if value <= limit {
+						want++
+					}
+				}
+				if got := r.atMost(limit)[i]; got != want {
+					t.Fatalf("blocks of %d: %d values of block %d are at most %g, want %d", sizes, got, i, limit, want)
+				}
+			}
+		}
 		for range 200 {
 			draws := make([]int, len(blocks))
 			var drawn []float64

@@ -107,15 +107,6 @@ func (s *Sample) first() bool { return s.Valid && s.Seq == 0 && s.Error == "" }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-func flatten(blocks map[int][]float64) []float64 {
-	var all []float64
-	for _, values := range blocks {
-		all = append(all, values...)
-	}
-	slices.Sort(all)
-	return all
-}
-
 // cells returns every cell of the plan, ordered by function, scenario,
 // connection mode and arm, the baseline before the other arms.
 func (p Plan) cells() []Cell {
@@ -141,18 +132,21 @@ func Summarize(p Plan, tally *Tally) ([]Result, []Comparison) {
 	random := rand.New(rand.NewPCG(p.Seed, 1))
 	var results []Result
 	var comparisons []Comparison
+	var base cellTimes // of the last cell of the baseline, which comes before its comparisons
 	for _, cell := range p.cells() {
+		times := timesOf(counted[cell])
 		result := Result{Cell: cell, Errors: tally.Failed(cell)}
-		result.describe(counted[cell], flatten(first[cell]))
+		result.describe(times)
+		result.describeFirst(first[cell])
 		result.describeLag(tally.Lag(cell))
 		results = append(results, result)
-		if cell.Arm != p.Baseline {
-			base := cell
-			base.Arm = p.Baseline
-			comparison := Comparison{Cell: cell, Baseline: p.Baseline}
-			comparison.describe(counted[cell], counted[base], random)
-			comparisons = append(comparisons, comparison)
+		if cell.Arm == p.Baseline {
+			base = times
+			continue
 		}
+		comparison := Comparison{Cell: cell, Baseline: p.Baseline}
+		comparison.describe(times, base, random)
+		comparisons = append(comparisons, comparison)
 	}
 	adjust(comparisons)
 	return results, comparisons
@@ -169,34 +163,42 @@ func adjust(comparisons []Comparison) {
 	}
 }
 
-// describe fills in the numbers from the times by block, and from those of
-// first requests, which are sorted.
-func (r *Result) describe(counted map[int][]float64, first []float64) {
-	if len(first) > 0 {
-		r.First = new(quantile(first, 0.5))
-		// Each is of another visit, and independent of the others.
-		r.FirstLow, r.FirstHigh = quantileInterval(first, nil, 0.5)
-	}
-	times := flatten(counted)
-	r.Count = len(times)
+// describe fills in the numbers from the times that count.
+func (r *Result) describe(times cellTimes) {
+	values := times.values
+	r.Count = len(values)
 	if r.Count == 0 {
 		return
 	}
-	mean, deviation := meanAndDeviation(times)
-	r.Min, r.Max, r.Mean = new(times[0]), new(times[len(times)-1]), new(mean)
+	mean, deviation := meanAndDeviation(values)
+	r.Min, r.Max, r.Mean = new(values[0]), new(values[len(values)-1]), new(mean)
 	if r.Count > 1 {
 		r.Stddev = new(deviation)
 	}
-	blocks := inOrder(counted)
 	for _, p := range r.percentiles() {
 		if p.thousandths > 500 && !enoughFor(r.Count, p.thousandths) {
 			continue
 		}
 		q := float64(p.thousandths) / 1000
-		*p.value = new(quantile(times, q))
-		*p.low, *p.high = quantileInterval(times, blocks, q)
+		*p.value = new(quantile(values, q))
+		*p.low, *p.high = quantileInterval(times.resampler, q)
 	}
-	r.Drift = driftOf(blockMedians(counted))
+	r.Drift = driftOf(times.medians())
+}
+
+// describeFirst fills in the numbers of first requests. A visit has one for
+// each client; those of one client are independent of each other.
+func (r *Result) describeFirst(first map[int][]float64) {
+	times := timesOf(first)
+	if len(times.values) == 0 {
+		return
+	}
+	r.First = new(quantile(times.values, 0.5))
+	if len(times.values) == len(times.ids) {
+		r.FirstLow, r.FirstHigh = orderStatistics(times.values, 0.5)
+	} else {
+		r.FirstLow, r.FirstHigh = quantileInterval(times.resampler, 0.5)
+	}
 }
 
 // percentile is where a percentile of a result and its interval stand.
@@ -225,23 +227,31 @@ func (r *Result) describeLag(median time.Duration) {
 	r.Lagging = *r.Lag > LagLimit**r.Median
 }
 
-// describe fills in the numbers from the times of both arms by block.
-func (c *Comparison) describe(arm, base map[int][]float64, random *rand.Rand) {
-	if len(arm) == 0 || len(base) == 0 {
+// describe fills in the numbers from the times of both arms.
+func (c *Comparison) describe(arm, base cellTimes, random *rand.Rand) {
+	if len(arm.values) == 0 || len(base.values) == 0 {
 		return
 	}
-	ofArm, ofBase := flatten(arm), flatten(base)
-	a, b := quantile(ofArm, 0.5), quantile(ofBase, 0.5)
+	a, b := quantile(arm.values, 0.5), quantile(base.values, 0.5)
 	c.Difference, c.Ratio = new(a-b), new(a/b)
-	c.P = mannWhitney(ofArm, ofBase)
-	var values, bases [][]float64
-	for _, block := range sortedKeys(arm) {
-		if base[block] != nil {
-			values, bases = append(values, arm[block]), append(bases, base[block])
-		}
-	}
-	if difference, ratio, ok := bootstrap(values, bases, random); ok {
+	c.P = mannWhitney(arm.values, base.values)
+	ofArm, ofBase := paired(arm, base)
+	if difference, ratio, ok := bootstrap(ofArm, ofBase, random); ok {
 		c.DifferenceLow, c.DifferenceHigh = new(difference.low), new(difference.high)
 		c.RatioLow, c.RatioHigh = new(ratio.low), new(ratio.high)
 	}
+}
+
+// paired returns the times of those blocks that both arms have.
+func paired(arm, base cellTimes) (ofArm, ofBase *resampler) {
+	if slices.Equal(arm.ids, base.ids) {
+		return arm.resampler, base.resampler
+	}
+	var values, bases [][]float64
+	for i, id := range arm.ids {
+		if j := slices.Index(base.ids, id); j >= 0 {
+			values, bases = append(values, arm.block(i)), append(bases, base.block(j))
+		}
+	}
+	return newResampler(values), newResampler(bases)
 }

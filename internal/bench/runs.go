@@ -40,7 +40,7 @@ func CompareRuns(base, run Folder) (comparisons []RunComparison, reasons []strin
 			continue
 		}
 		comparison := RunComparison{Cell: cell, Run: run.ID, Base: base.ID}
-		comparison.describe(times[cell], baseTimes[cell], random)
+		comparison.describe(timesOf(times[cell]), timesOf(baseTimes[cell]), random)
 		comparisons = append(comparisons, comparison)
 	}
 	return comparisons, reasons
@@ -73,35 +73,26 @@ func differs(base, run Plan, cell Cell) string {
 	return ""
 }
 
-// describe fills in the numbers from the times of both runs by block.
-func (c *RunComparison) describe(run, base map[int][]float64, random *rand.Rand) {
-	if len(run) == 0 || len(base) == 0 {
+// describe fills in the numbers from the times of both runs.
+func (c *RunComparison) describe(run, base cellTimes, random *rand.Rand) {
+	if len(run.values) == 0 || len(base.values) == 0 {
 		return
 	}
-	a, b := quantile(flatten(run), 0.5), quantile(flatten(base), 0.5)
+	a, b := quantile(run.values, 0.5), quantile(base.values, 0.5)
 	c.Difference, c.Ratio = new(a-b), new(a/b)
-	if min(len(run), len(base)) < minBlocks {
+	if min(len(run.ids), len(base.ids)) < minBlocks {
 		return
 	}
 	// The blocks of two runs are not paired, so each run is drawn by itself.
-	ofRun, ofBase := newResampler(inOrder(run)), newResampler(inOrder(base))
 	differences, ratios := make([]outcome, resamples), make([]outcome, resamples)
 	for i := range resamples {
-		a, b := drawMedian(ofRun, random), drawMedian(ofBase, random)
+		a, b := drawMedian(run.resampler, random), drawMedian(base.resampler, random)
 		differences[i], ratios[i] = outcome{a - b, 1.0 / resamples}, outcome{a / b, 1.0 / resamples}
 	}
-	tail := expandedTail(min(len(run), len(base)), len(run)+len(base)-2)
+	tail := expandedTail(min(len(run.ids), len(base.ids)), len(run.ids)+len(base.ids)-2)
 	difference, ratio := between(differences, tail), between(ratios, tail)
 	c.DifferenceLow, c.DifferenceHigh = new(difference.low), new(difference.high)
 	c.RatioLow, c.RatioHigh = new(ratio.low), new(ratio.high)
-}
-
-func inOrder(blocks map[int][]float64) [][]float64 {
-	var values [][]float64
-	for _, block := range sortedKeys(blocks) {
-		values = append(values, blocks[block])
-	}
-	return values
 }
 
 // drawMedian draws as many blocks as there are, with replacement, and returns

@@ -22,7 +22,7 @@ func TestCompareRunsCovers(t *testing.T) {
 				}
 			}
 			var c RunComparison
-			c.describe(run, base, random)
+			c.describe(timesOf(run), timesOf(base), random)
 			if *c.DifferenceLow <= difference && difference <= *c.DifferenceHigh {
 				covered++
 			}

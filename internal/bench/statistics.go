@@ -76,19 +76,38 @@ func student(freedom int) float64 {
 	return distuv.StudentsT{Sigma: 1, Nu: float64(freedom)}.Quantile((1 + confidence) / 2)
 }
 
-// quantileInterval returns an interval of the q-quantile of the values, which
-// are sorted and those of the blocks together: two of the values. An end that
-// they do not bound is nil. From minBlocks blocks on, requests of one block may depend
-// on each other in any way; with fewer the interval takes all of them for
-// independent.
-func quantileInterval(sorted []float64, blocks [][]float64, q float64) (low, high *float64) {
+// quantileInterval returns an interval of the q-quantile: two of the values. An
+// end that they do not bound is nil. From minBlocks blocks on, requests of one
+// block may depend on each other in any way; with fewer the interval takes all
+// of them for independent.
+func quantileInterval(of *resampler, q float64) (low, high *float64) {
+	n := len(of.values)
+	if n == 0 {
+		return nil, nil
+	}
+	if len(of.sizes) < minBlocks {
+		return orderStatistics(of.values, q)
+	}
+	above := make([]float64, len(of.sizes))
+	for block, count := range of.atMost(quantile(of.values, q)) {
+		above[block] = float64(count) - q*float64(of.sizes[block])
+	}
+	from, to := blockRanks(n, q, above)
+	return placed(of.values, from, to)
+}
+
+// orderStatistics returns the same for independent values, which are sorted.
+func orderStatistics(sorted []float64, q float64) (low, high *float64) {
 	if len(sorted) == 0 {
 		return nil, nil
 	}
 	from, to := exactRanks(len(sorted), q)
-	if len(blocks) >= minBlocks {
-		from, to = blockRanks(len(sorted), q, aboveShare(blocks, q, quantile(sorted, q)))
-	}
+	return placed(sorted, from, to)
+}
+
+// placed returns the values at two places from 1 on, nil for a place that is
+// none.
+func placed(sorted []float64, from, to int) (low, high *float64) {
 	if from >= 1 {
 		low = new(sorted[from-1])
 	}
@@ -96,22 +115,6 @@ func quantileInterval(sorted []float64, blocks [][]float64, q float64) (low, hig
 		high = new(sorted[to-1])
 	}
 	return low, high
-}
-
-// aboveShare counts how many more values of each block are at most the limit
-// than a share q of them.
-func aboveShare(blocks [][]float64, q, limit float64) []float64 {
-	above := make([]float64, len(blocks))
-	for i, block := range blocks {
-		count := 0
-		for _, value := range block {
-			if value <= limit {
-				count++
-			}
-		}
-		above[i] = float64(count) - q*float64(len(block))
-	}
-	return above
 }
 
 // meanAndDeviation returns the mean and the standard deviation of a sample; the
@@ -217,22 +220,22 @@ func cutOff(outcomes iter.Seq2[int, outcome], tail float64) float64 {
 }
 
 // bootstrap returns intervals of the difference and of the ratio of two
-// medians. values and base hold the same blocks: the samples of the arm and of
+// medians. values and base have the same blocks: the samples of the arm and of
 // the baseline that were taken side by side. Requests of one block are not
 // independent of each other, so whole blocks are drawn, both arms of a block
 // together. There is no interval for fewer than minBlocks blocks.
-func bootstrap(values, base [][]float64, random *rand.Rand) (difference, ratio interval, ok bool) {
-	if len(values) < minBlocks {
+func bootstrap(values, base *resampler, random *rand.Rand) (difference, ratio interval, ok bool) {
+	blocks := len(values.sizes)
+	if blocks < minBlocks {
 		return interval{}, interval{}, false
 	}
 	var differences, ratios []outcome
-	ofValues, ofBase := newResampler(values), newResampler(base)
-	for _, d := range drawsOf(len(values), random) {
-		v, b := ofValues.quantile(d.counts, 0.5), ofBase.quantile(d.counts, 0.5)
+	for _, d := range drawsOf(blocks, random) {
+		v, b := values.quantile(d.counts, 0.5), base.quantile(d.counts, 0.5)
 		differences = append(differences, outcome{v - b, d.probability})
 		ratios = append(ratios, outcome{v / b, d.probability})
 	}
-	tail := expandedTail(len(values), len(values)-1)
+	tail := expandedTail(blocks, blocks-1)
 	return between(differences, tail), between(ratios, tail), true
 }
 

@@ -89,13 +89,12 @@ func TestBlockRanks(t *testing.T) {
 
 func TestQuantileIntervalIsRefused(t *testing.T) {
 	for n := range 6 {
-		values := make([]float64, n)
-		low, high := quantileInterval(values, [][]float64{values}, 0.5)
+		low, high := quantileInterval(newResampler([][]float64{make([]float64, n)}), 0.5)
 		if low != nil && high != nil {
 			t.Errorf("%d values have an interval", n)
 		}
 	}
-	if low, high := quantileInterval(nil, nil, 0.5); low != nil || high != nil {
+	if low, high := quantileInterval(newResampler(nil), 0.5); low != nil || high != nil {
 		t.Error("nothing has an interval")
 	}
 }
@@ -123,7 +122,7 @@ func TestBootstrapCovers(t *testing.T) {
 					base[b] = append(base[b], 20+shared+random.ExpFloat64())
 				}
 			}
-			if d, _, ok := bootstrap(arm, base, random); ok && d.low <= difference && difference <= d.high {
+			if d, _, ok := bootstrap(newResampler(arm), newResampler(base), random); ok && d.low <= difference && difference <= d.high {
 				covered++
 			}
 		}
@@ -140,7 +139,7 @@ func TestBootstrapNeedsBlocks(t *testing.T) {
 	for i := range few {
 		few[i] = []float64{1, 2}
 	}
-	if _, _, ok := bootstrap(few, few, rand.New(rand.NewPCG(0, 0))); ok {
+	if _, _, ok := bootstrap(newResampler(few), newResampler(few), rand.New(rand.NewPCG(0, 0))); ok {
 		t.Errorf("%d blocks have an interval", len(few))
 	}
 }

@@ -90,7 +90,7 @@ func DriftOf(p Plan, tally *Tally) *Drift {
 	logs := map[int][]float64{} // of ratios, by block
 	cells := 0
 	for _, cell := range p.cells() {
-		medians := blockMedians(counted[cell])
+		medians := timesOf(counted[cell]).medians()
 		if len(medians) == 0 {
 			continue
 		}
@@ -108,17 +108,6 @@ func DriftOf(p Plan, tally *Tally) *Drift {
 		}
 	}
 	return driftOf(means)
-}
-
-// blockMedians returns the median of each block.
-func blockMedians(blocks map[int][]float64) map[int]float64 {
-	medians := map[int]float64{}
-	for block, values := range blocks {
-		if len(values) > 0 {
-			medians[block], _ = Percentile(values, 50)
-		}
-	}
-	return medians
 }
 
 func sortedValues(medians map[int]float64) []float64 {
