@@ -43,12 +43,10 @@ func classify(err error, connected bool) ErrorClass {
 		return Refused
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		return Unreachable
-	case errors.Is(err, syscall.ECONNRESET):
+	// What ended a stream of HTTP/2 has no exported error.
+	case errors.Is(err, syscall.ECONNRESET), strings.Contains(err.Error(), "received from peer"):
 		return Reset
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.EPIPE),
-		// The transport has no exported error for a kept connection that the
-		// server has closed.
-		strings.Contains(err.Error(), "server closed idle connection"):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.EPIPE), strings.Contains(err.Error(), "GOAWAY"):
 		return Closed
 	}
 	return OtherError

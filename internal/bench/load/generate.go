@@ -34,9 +34,12 @@ func Generate(ctx context.Context, job Job, gate Gate) (Result, error) {
 	if job.Model.Open() {
 		g.due = job.Model.schedule(job.Requests, job.Client, max(job.Clients, 1))
 	}
-	payload := job.payload()
+	to, err := newTarget(job)
+	if err != nil {
+		return Result{}, err
+	}
 	for range job.Model.Workers() {
-		g.workers = append(g.workers, &worker{generator: g, client: newClient(job, payload, &g.dials)})
+		g.workers = append(g.workers, &worker{generator: g, client: newClient(to, &g.dials)})
 	}
 	defer func() {
 		for _, w := range g.workers {
@@ -44,6 +47,7 @@ func Generate(ctx context.Context, job Job, gate Gate) (Result, error) {
 		}
 	}()
 
+	defer holdStamps()()
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(memoryLimit))

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -21,15 +22,15 @@ import (
 	function "github.com/terraform-testbed/terraform-provider-testbed/internal/function/server"
 )
 
-// target is an HTTP server on loopback that counts its connections.
-type target struct {
+// testServer is an HTTP server on loopback that counts its connections.
+type testServer struct {
 	*httptest.Server
 	connections atomic.Int64
 }
 
-func newTarget(t *testing.T, handler http.HandlerFunc) *target {
+func newServer(t *testing.T, handler http.HandlerFunc) *testServer {
 	t.Helper()
-	s := &target{Server: httptest.NewUnstartedServer(handler)}
+	s := &testServer{Server: httptest.NewUnstartedServer(handler)}
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			s.connections.Add(1)
@@ -65,7 +66,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestReuseKeepsOneConnection(t *testing.T) {
-	server := newTarget(t, echo)
+	server := newServer(t, echo)
 	records := generate(t, jobTo(server.URL))
 	if got := server.connections.Load(); got != 1 {
 		t.Errorf("the server saw %d connections, want 1", got)
@@ -89,7 +90,7 @@ func TestReuseKeepsOneConnection(t *testing.T) {
 }
 
 func TestNewMakesOneConnectionPerRequest(t *testing.T) {
-	server := newTarget(t, echo)
+	server := newServer(t, echo)
 	job := jobTo(server.URL)
 	job.Connection = New
 	for i, r := range generate(t, job) {
@@ -104,7 +105,7 @@ func TestNewMakesOneConnectionPerRequest(t *testing.T) {
 
 func TestPayloadIsExactAndChecked(t *testing.T) {
 	var seen atomic.Pointer[[]byte]
-	server := newTarget(t, func(w http.ResponseWriter, r *http.Request) {
+	server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if r.Method != http.MethodPost {
 			t.Errorf("got method %s, want POST", r.Method)
@@ -138,7 +139,7 @@ func TestPayloadIsExactAndChecked(t *testing.T) {
 
 func TestFirstByteSeesWhatConnectDoesNot(t *testing.T) {
 	const setup = 30 * time.Millisecond
-	server := newTarget(t, func(w http.ResponseWriter, _ *http.Request) {
+	server := newServer(t, func(w http.ResponseWriter, _ *http.Request) {
 		time.Sleep(setup) // the server's work is what this test measures
 		_, _ = io.WriteString(w, "hello")
 	})
@@ -175,34 +176,58 @@ func TestErrorsAreClassified(t *testing.T) {
 		details string
 	}{
 		{"status", func(t *testing.T) string {
-			return newTarget(t, func(w http.ResponseWriter, _ *http.Request) {
+			return newServer(t, func(w http.ResponseWriter, _ *http.Request) {
 				http.Error(w, "the function crashed", http.StatusInternalServerError)
 			}).URL
 		}, StatusError, "500 Internal Server Error: the function crashed"},
 		{"redirect", func(t *testing.T) string {
-			return newTarget(t, func(w http.ResponseWriter, r *http.Request) {
+			return newServer(t, func(w http.ResponseWriter, r *http.Request) {
 				http.Redirect(w, r, "/elsewhere", http.StatusFound)
 			}).URL
 		}, StatusError, "302 Found"},
 		{"refused", func(*testing.T) string { return unused() }, Refused, "connection refused"},
 		{"reset", func(t *testing.T) string {
-			return newTarget(t, hijack(func(c net.Conn) {
+			return newServer(t, hijack(func(c net.Conn) {
 				_ = c.(*net.TCPConn).SetLinger(0)
 				c.Close()
 			})).URL
 		}, Reset, "reset"},
 		{"closed", func(t *testing.T) string {
-			return newTarget(t, hijack(func(c net.Conn) { c.Close() })).URL
+			return newServer(t, hijack(func(c net.Conn) { c.Close() })).URL
 		}, Closed, "EOF"},
 		{"half an answer", func(t *testing.T) string {
-			return newTarget(t, hijack(func(c net.Conn) {
+			return newServer(t, hijack(func(c net.Conn) {
 				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
 				c.Close()
 			})).URL
 		}, Closed, "unexpected EOF"},
 		{"timeout", func(t *testing.T) string {
-			return newTarget(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }).URL
-		}, Timeout, "deadline"},
+			return newServer(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }).URL
+		}, Timeout, "i/o timeout"},
+		{"no HTTP", func(t *testing.T) string {
+			return newServer(t, hijack(func(c net.Conn) {
+				_, _ = io.WriteString(c, "220 mail.example ESMTP\r\n")
+				c.Close()
+			})).URL
+		}, OtherError, `the answer is no HTTP/1: it begins with "220 mail`},
+		{"length", func(t *testing.T) string {
+			return newServer(t, hijack(func(c net.Conn) {
+				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n")
+				c.Close()
+			})).URL
+		}, OtherError, `Content-Length is "-1"`},
+		{"half a header", func(t *testing.T) string {
+			return newServer(t, hijack(func(c net.Conn) {
+				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Le")
+				c.Close()
+			})).URL
+		}, Closed, "unexpected EOF"},
+		{"half a chunk", func(t *testing.T) string {
+			return newServer(t, hijack(func(c net.Conn) {
+				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel")
+				c.Close()
+			})).URL
+		}, Closed, "unexpected EOF"},
 		{"name", func(*testing.T) string { return "http://does-not-exist.invalid/" }, DNSError, "does-not-exist.invalid"},
 	}
 	for _, test := range tests {
@@ -222,8 +247,8 @@ func TestErrorsAreClassified(t *testing.T) {
 // errors afterwards.
 func TestServerKilledDuringJob(t *testing.T) {
 	var served atomic.Int64
-	var server *target
-	server = newTarget(t, func(w http.ResponseWriter, r *http.Request) {
+	var server *testServer
+	server = newServer(t, func(w http.ResponseWriter, r *http.Request) {
 		if served.Add(1) == 6 {
 			server.Listener.Close()
 			panic(http.ErrAbortHandler)
@@ -247,7 +272,7 @@ func TestServerKilledDuringJob(t *testing.T) {
 // A kept connection that the server drops is not silently replaced.
 func TestDroppedConnectionShows(t *testing.T) {
 	var served atomic.Int64
-	server := newTarget(t, func(w http.ResponseWriter, r *http.Request) {
+	server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
 		if served.Add(1)%4 == 0 {
 			w.Header().Set("Connection", "close")
 		}
@@ -261,7 +286,7 @@ func TestDroppedConnectionShows(t *testing.T) {
 }
 
 func TestGenerateEndsWithContext(t *testing.T) {
-	server := newTarget(t, echo)
+	server := newServer(t, echo)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	job := jobTo(server.URL)
@@ -320,7 +345,7 @@ func TestConnectionsAreOrdered(t *testing.T) {
 }
 
 func TestReuseForMakesAConnectionForEveryFew(t *testing.T) {
-	server := newTarget(t, echo)
+	server := newServer(t, echo)
 	job := jobTo(server.URL)
 	job.Connection = ReuseFor(3)
 	for i, r := range generate(t, job) {
@@ -334,7 +359,7 @@ func TestReuseForMakesAConnectionForEveryFew(t *testing.T) {
 }
 
 func TestResponseBytesAreAskedForAndChecked(t *testing.T) {
-	functions := newTarget(t, func(w http.ResponseWriter, r *http.Request) {
+	functions := newServer(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/short" {
 			r.Header.Del(function.ResponseBytesHeader)
 		}
@@ -365,7 +390,7 @@ func TestConcurrency(t *testing.T) {
 	const workers = 5
 	var inFlight, most atomic.Int64
 	arrived := make(chan struct{}, 2*workers)
-	server := newTarget(t, func(w http.ResponseWriter, r *http.Request) {
+	server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
 		n := inFlight.Add(1)
 		defer inFlight.Add(-1)
 		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
@@ -431,7 +456,7 @@ func TestStallShowsInOpenLoop(t *testing.T) {
 	const stall = 500 * time.Millisecond
 	var served atomic.Int64
 	var resume atomic.Pointer[time.Time]
-	server := newTarget(t, func(w http.ResponseWriter, r *http.Request) {
+	server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
 		if served.Add(1) == 40 {
 			end := time.Now().Add(stall)
 			resume.Store(&end)
@@ -488,5 +513,220 @@ func TestLagOf(t *testing.T) {
 	}
 	if diff := cmp.Diff(Lag{}, LagOf(records[:2])); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Answers are understood however HTTP/1 frames them.
+func TestFraming(t *testing.T) {
+	const hello = "hello, world"
+	tests := []struct {
+		name, answer string
+		want         string
+		kept         bool
+	}{
+		{"length", "HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n" + hello, hello, true},
+		{"chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n7;note=1\r\n, world\r\n0\r\nDigest: none\r\n\r\n", hello, true},
+		{"until closed", "HTTP/1.1 200 OK\r\n\r\n" + hello, hello, false},
+		{"HTTP/1.0", "HTTP/1.0 200 OK\r\nContent-Length: 12\r\n\r\n" + hello, hello, false},
+		{"HTTP/1.0 that is kept", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 12\r\n\r\n" + hello, hello, true},
+		{"close", "HTTP/1.1 200 OK\r\nConnection: Close\r\nContent-Length: 12\r\n\r\n" + hello, hello, false},
+		{"nothing", "HTTP/1.1 204 No Content\r\n\r\n", "", true},
+		{"early hints", "HTTP/1.1 103 Early Hints\r\nLink: </>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n" + hello, hello, true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close()
+			go func() {
+				for {
+					conn, err := listener.Accept()
+					if err != nil {
+						return
+					}
+					go func() {
+						defer conn.Close()
+						in := bufio.NewReader(conn)
+						for {
+							if _, err := http.ReadRequest(in); err != nil {
+								return
+							}
+							_, _ = io.WriteString(conn, test.answer)
+							if !test.kept {
+								return
+							}
+						}
+					}()
+				}
+			}()
+			job := jobTo("http://" + listener.Addr().String())
+			for i, r := range generate(t, job) {
+				if r.Error != "" || r.BytesReceived != len(test.want) || r.Reused != (test.kept && i > 0) {
+					t.Errorf("request %d: %d bytes, reused %t, %s %s", i, r.BytesReceived, r.Reused, r.Error, r.Detail)
+				}
+			}
+		})
+	}
+}
+
+// The phases of a request follow each other, whatever carries it, and their
+// times add up.
+func TestPhases(t *testing.T) {
+	secured := httptest.NewTLSServer(http.HandlerFunc(echo))
+	t.Cleanup(secured.Close)
+	clear := httptest.NewUnstartedServer(http.HandlerFunc(echo))
+	clear.Config.Protocols = new(http.Protocols)
+	clear.Config.Protocols.SetHTTP1(true)
+	clear.Config.Protocols.SetUnencryptedHTTP2(true)
+	clear.Start()
+	t.Cleanup(clear.Close)
+	for name, change := range map[string]func(*Job){
+		"http/1.1": func(j *Job) { j.URL = clear.URL },
+		"https":    func(j *Job) { j.URL = secured.URL },
+		"h2c":      func(j *Job) { j.URL, j.Protocol = clear.URL, H2C },
+		"name":     func(j *Job) { j.URL = strings.Replace(clear.URL, "127.0.0.1", "localhost", 1) },
+	} {
+		for _, payload := range []int{0, 1000, 1 << 20} {
+			for _, connection := range []Connection{Reuse, New, ReuseFor(4)} {
+				job := jobTo("")
+				job.PayloadBytes, job.Echo, job.Connection, job.Timeout = payload, true, connection, 20*time.Second
+				change(&job)
+				for i, r := range generate(t, job) {
+					fresh := !r.Reused
+					switch {
+					case r.Error != "" || r.BytesSent != payload || r.BytesReceived != payload:
+						t.Errorf("%s, %d bytes, %s: request %d sent %d, received %d: %s %s", name, payload, connection, i, r.BytesSent, r.BytesReceived, r.Error, r.Detail)
+					case fresh != (connection == New || i == 0 || connection == ReuseFor(4) && i%4 == 0):
+						t.Errorf("%s, %s: request %d: reused %t", name, connection, i, r.Reused)
+					case (r.Connect > 0) != fresh, (r.TLS > 0) != (fresh && name == "https"), (r.DNS > 0) != (fresh && name == "name"):
+						t.Errorf("%s, %s: request %d, reused %t: DNS %s, connect %s, TLS %s", name, connection, i, r.Reused, r.DNS, r.Connect, r.TLS)
+					case r.Write <= 0 || r.DNS+r.Connect+r.TLS > r.FirstByte || r.Read < 0 || r.FirstByte+r.Read != r.Total:
+						t.Errorf("%s, %s: request %d: DNS %s, connect %s, TLS %s, write %s, first byte %s, read %s, total %s",
+							name, connection, i, r.DNS, r.Connect, r.TLS, r.Write, r.FirstByte, r.Read, r.Total)
+					case r.Lag < 0 || r.Lag > r.Total || runtime.GOOS == "linux" && r.Lag == 0:
+						t.Errorf("%s, %s: request %d: lag %s of %s", name, connection, i, r.Lag, r.Total)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestErrorsOverHTTP2(t *testing.T) {
+	var served atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/abort":
+			panic(http.ErrAbortHandler)
+		case r.URL.Path == "/slow":
+			<-r.Context().Done()
+		case r.URL.Path == "/close" && served.Add(1)%4 == 0:
+			w.Header().Set("Connection", "close") // GOAWAY in HTTP/2
+			fallthrough
+		default:
+			echo(w, r)
+		}
+	}))
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
+	t.Cleanup(server.Close)
+	only1 := newServer(t, echo)
+	for url, want := range map[string]ErrorClass{server.URL + "/abort": Reset, server.URL + "/slow": Timeout, only1.URL: OtherError, server.URL + "/close": ""} {
+		job := jobTo(url)
+		job.Protocol, job.Timeout = H2C, 500*time.Millisecond
+		job.Warmup, job.Requests = 1, 3
+		for i, r := range generate(t, job) {
+			if r.Error != want {
+				t.Errorf("%s, request %d: %q (%s), want %q", url, i, r.Error, r.Detail, want)
+			}
+		}
+	}
+}
+
+// A function that answers while it reads, and one that answers before it has
+// read, do not stop a client that sends more than the buffers between them hold.
+func TestLargePayloads(t *testing.T) {
+	server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		switch r.URL.Path {
+		case "/stream":
+			if err := control.EnableFullDuplex(); err != nil {
+				t.Error(err)
+			}
+			_, _ = io.Copy(w, r.Body)
+		case "/refuse":
+			http.Error(w, "too much", http.StatusRequestEntityTooLarge)
+		}
+	})
+	job := jobTo(server.URL + "/stream")
+	job.PayloadBytes, job.Echo, job.Warmup, job.Requests, job.Timeout = 32<<20, true, 0, 2, time.Minute
+	for i, r := range generate(t, job) {
+		if r.Error != "" || r.BytesSent != job.PayloadBytes {
+			t.Errorf("streamed request %d: sent %d, %q %s", i, r.BytesSent, r.Error, r.Detail)
+		}
+	}
+	job.URL = server.URL + "/refuse"
+	for i, r := range generate(t, job) {
+		if r.Error != StatusError || !strings.Contains(r.Detail, "too much") {
+			t.Errorf("refused request %d: %q %s", i, r.Error, r.Detail)
+		}
+	}
+}
+
+// A client that is kept from reading what has arrived shows it as its lag, and
+// that is part of the time.
+func TestLagOfABusyClient(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells when something arrived")
+	}
+	defer holdStamps()()
+	conn := make(chan net.Conn, 1)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		c, err := listener.Accept()
+		if err != nil {
+			t.Error(err)
+		}
+		conn <- c
+	}()
+	dialled, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dialled.Close()
+	w, err := newWire(dialled.(*net.TCPConn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := time.Now()
+	far := <-conn
+	defer far.Close()
+	if _, err := io.WriteString(far, "hello"); err != nil {
+		t.Fatal(err)
+	}
+	after := time.Now()
+	time.Sleep(50 * time.Millisecond) // the client is busy
+	got := make([]byte, 10)
+	if n, err := w.Read(got); err != nil || string(got[:n]) != "hello" {
+		t.Fatalf("read %q, %v", got, err)
+	}
+	if at := time.Unix(0, w.arrived.Load()); at.Before(before) || at.After(after.Add(20*time.Millisecond)) {
+		t.Errorf("it arrived %s after it was sent", at.Sub(before))
+	}
+	if !w.quiet() {
+		t.Error("a connection without anything to read is not quiet")
+	}
+	far.Close()
+	for deadline := time.Now().Add(5 * time.Second); w.quiet(); {
+		if time.Now().After(deadline) {
+			t.Fatal("a closed connection is quiet")
+		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 )
 
 func TestClientRunsJob(t *testing.T) {
-	function := newTarget(t, echo)
+	function := newServer(t, echo)
 	generator := httptest.NewServer(NewHandler())
 	t.Cleanup(generator.Close)
 	client := Client{URL: generator.URL, HTTP: generator.Client()}
@@ -45,7 +45,7 @@ func TestClientRunsJob(t *testing.T) {
 // Several clients have their warm-up first, begin together, share the requests
 // and the schedule, and are told apart in the records.
 func TestClientsRunInStep(t *testing.T) {
-	function := newTarget(t, echo)
+	function := newServer(t, echo)
 	var clients Clients
 	for range 3 {
 		generator := httptest.NewServer(NewHandler())
@@ -95,7 +95,7 @@ func TestClientsRunInStep(t *testing.T) {
 
 // A client that fails ends the others, which wait for it.
 func TestClientsEndTogether(t *testing.T) {
-	function := newTarget(t, echo)
+	function := newServer(t, echo)
 	good := httptest.NewServer(NewHandler())
 	t.Cleanup(good.Close)
 	bad := httptest.NewServer(http.NotFoundHandler())
@@ -123,7 +123,7 @@ func TestStartWithoutAJob(t *testing.T) {
 // The job ends when the one who asked for it goes away, and the next one can
 // run.
 func TestJobEndsWithItsClient(t *testing.T) {
-	function := newTarget(t, echo)
+	function := newServer(t, echo)
 	generator := httptest.NewServer(NewHandler())
 	t.Cleanup(generator.Close)
 	client := Client{URL: generator.URL, HTTP: generator.Client()}

@@ -1,0 +1,32 @@
+package load
+
+import (
+	"net"
+	"sync/atomic"
+	"syscall"
+)
+
+// wire is a TCP connection that knows when what was last read had arrived at
+// this machine, which is before a busy client comes to read it.
+type wire struct {
+	*net.TCPConn
+	raw     syscall.RawConn
+	arrived atomic.Int64 // Unix time in nanoseconds, 0 when the kernel does not tell
+
+	// Of the read under way; reads of one connection follow each other.
+	into  []byte
+	count int
+	fault error
+	extra []byte
+	take  func(uintptr) bool
+}
+
+func newWire(conn *net.TCPConn) (*wire, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	w := &wire{TCPConn: conn, raw: raw}
+	w.stampArrivals()
+	return w, nil
+}

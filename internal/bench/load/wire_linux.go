@@ -1,0 +1,133 @@
+package load
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// stampArrivals has the kernel tell when what is read had arrived.
+func (w *wire) stampArrivals() {
+	w.extra = make([]byte, unix.CmsgSpace(16))
+	w.take = w.receive
+	// A kernel that cannot do that gives no times, which is what is recorded.
+	_ = w.raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS_NEW, 1)
+	})
+}
+
+// Read is that of the connection, and takes the time of arrival along.
+func (w *wire) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	w.into, w.count, w.fault = p, 0, nil
+	err := w.raw.Read(w.take)
+	w.into = nil
+	switch {
+	case err != nil:
+		var op *net.OpError
+		if errors.As(err, &op) {
+			op.Op = "read" // and not "raw-read", which is how
+		}
+		return 0, err
+	case w.fault != nil:
+		return 0, &net.OpError{Op: "read", Net: "tcp", Source: w.LocalAddr(), Addr: w.RemoteAddr(), Err: os.NewSyscallError("recvmsg", w.fault)}
+	case w.count == 0:
+		return 0, io.EOF
+	}
+	return w.count, nil
+}
+
+// receive reads once from the socket and tells whether that was all there is
+// to do; if not, it is called again when there is something to read.
+func (w *wire) receive(fd uintptr) bool {
+	for {
+		n, length, _, _, err := unix.Recvmsg(int(fd), w.into, w.extra, 0)
+		switch err {
+		case unix.EINTR:
+			continue
+		case unix.EAGAIN:
+			return false
+		case nil:
+			w.count = n
+			w.arrived.Store(arrival(w.extra[:length]))
+		default:
+			w.fault = err
+		}
+		return true
+	}
+}
+
+// arrival reads the time out of control messages. There is one at most; its
+// header ends where its data would begin.
+func arrival(messages []byte) int64 {
+	header := unix.CmsgLen(0)
+	if len(messages) < header+16 {
+		return 0
+	}
+	kind := binary.NativeEndian.Uint32(messages[header-4:])
+	if kind != unix.SO_TIMESTAMPNS_NEW {
+		return 0
+	}
+	seconds := binary.NativeEndian.Uint64(messages[header:])
+	nanoseconds := binary.NativeEndian.Uint64(messages[header+8:])
+	return int64(seconds)*1e9 + int64(nanoseconds)
+}
+
+// quiet tells whether a connection that carries no request is one that the
+// server has not closed, and has sent nothing on that nobody asked for.
+func (w *wire) quiet() bool {
+	quiet := false
+	err := w.raw.Control(func(fd uintptr) {
+		var one [1]byte
+		_, _, err := unix.Recvfrom(int(fd), one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		quiet = err == unix.EAGAIN
+	})
+	return err == nil && quiet
+}
+
+// holdStamps makes sure that the kernel stamps what arrives until release is
+// called. It begins to do so a moment after the first socket asks for it, and
+// ends with the last one, which for a job of a few requests may be too late.
+// Where that cannot be had, arrivals are not told.
+func holdStamps() (release func()) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return func() {}
+	}
+	defer listener.Close()
+	near, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		return func() {}
+	}
+	release = func() { near.Close() }
+	far, err := listener.Accept()
+	if err != nil {
+		return release
+	}
+	defer far.Close()
+	w, err := newWire(near.(*net.TCPConn))
+	if err != nil {
+		return release
+	}
+	_ = w.SetDeadline(time.Now().Add(stampPatience))
+	var one [1]byte
+	for w.arrived.Load() == 0 {
+		if _, err := far.Write(one[:]); err != nil {
+			break
+		}
+		if _, err := w.Read(one[:]); err != nil {
+			break
+		}
+	}
+	return release
+}
+
+// stampPatience bounds how long a job waits for the kernel to stamp.
+const stampPatience = time.Second
