@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
@@ -43,6 +44,7 @@ type benchmarkRunModel struct {
 	Describe       types.Set            `tfsdk:"describe"`
 	Triggers       types.Map            `tfsdk:"triggers"`
 	ResultsDir     types.String         `tfsdk:"results_dir"`
+	Resume         types.Bool           `tfsdk:"resume"`
 	KeepResults    types.Bool           `tfsdk:"keep_results"`
 	Timeouts       timeouts.Value       `tfsdk:"timeouts"`
 
@@ -54,6 +56,7 @@ type benchmarkRunModel struct {
 	ResultsFolder types.String `tfsdk:"results_folder"`
 	SamplesFile   types.String `tfsdk:"samples_file"`
 	SamplesSHA256 types.String `tfsdk:"samples_sha256"`
+	SHA256        types.Map    `tfsdk:"sha256"`
 	Environment   types.String `tfsdk:"environment"`
 	InvalidBlocks types.Int64  `tfsdk:"invalid_blocks"`
 	Drift         types.Object `tfsdk:"drift"`
@@ -409,6 +412,31 @@ func durationOf(value timetypes.GoDuration, diags *diag.Diagnostics) time.Durati
 	return duration
 }
 
+// benchmarkRunInputs returns the attributes of a plan that define its run. What
+// is about files and time alone does not.
+func benchmarkRunInputs(plan tftypes.Value) (bench.Inputs, error) {
+	var attributes map[string]tftypes.Value
+	if err := plan.As(&attributes); err != nil {
+		return nil, err
+	}
+	inputs := bench.Inputs{}
+	for name := range benchmarkRunPlanAttributes() {
+		value := attributes[name]
+		switch name {
+		case "results_dir", "keep_results", "resume":
+			continue
+		}
+		if value.IsNull() {
+			continue
+		}
+		var err error
+		if inputs[name], err = plain(value); err != nil {
+			return nil, fmt.Errorf("read the attribute %s: %w", name, err)
+		}
+	}
+	return inputs, nil
+}
+
 // set takes over what a run found.
 func (m *benchmarkRunModel) set(report bench.Report) diag.Diagnostics {
 	var diags diag.Diagnostics
@@ -417,6 +445,7 @@ func (m *benchmarkRunModel) set(report bench.Report) diag.Diagnostics {
 	m.ResultsFolder = types.StringValue(filepath.Dir(report.SamplesFile))
 	m.SamplesFile = types.StringValue(report.SamplesFile)
 	m.SamplesSHA256 = types.StringValue(report.SamplesSHA256)
+	m.SHA256, _ = types.MapValueFrom(context.Background(), types.StringType, report.SHA256) // strings always convert
 	m.Environment = types.StringValue(report.Environment)
 	m.InvalidBlocks = types.Int64Value(int64(report.InvalidVisits))
 	m.Drift = driftValue(report.Drift, &diags)

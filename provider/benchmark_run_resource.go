@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
@@ -297,6 +299,10 @@ func benchmarkRunPlanAttributes() map[string]schema.Attribute {
 			Validators:          []validator.String{stringvalidator.RegexMatches(regexp.MustCompile(`^/`), "it must be an absolute path, for example \"/srv/results\" or abspath(\"results\")")},
 			MarkdownDescription: "Absolute path of the folder on this machine in which the run makes its own folder, named by its `id`; `results` in the provider's `data_dir` by default.",
 		},
+		"resume": schema.BoolAttribute{
+			Optional: true, Computed: true, Default: booldefault.StaticBool(true),
+			MarkdownDescription: "Whether a run of the same definition that was interrupted, and whose folder is still in `results_dir`, is gone on with after the last block that was finished; `true` by default. Otherwise the run starts anew.",
+		},
 		"keep_results": schema.BoolAttribute{
 			Optional: true, Computed: true, Default: booldefault.StaticBool(true),
 			MarkdownDescription: "Whether the files of the run stay when the run is destroyed or replaced; `true` by default, since measurements cannot be made again.",
@@ -363,6 +369,11 @@ func benchmarkRunResultAttributes() map[string]schema.Attribute {
 		"results_folder": text("Path of the run's folder, which is all that a `testbed_report` needs."),
 		"samples_file":   text("Path of the file with every request, as CSV compressed with Zstandard."),
 		"samples_sha256": text("SHA-256 of the samples file in hexadecimal."),
+		"sha256": schema.MapAttribute{
+			Computed: true, ElementType: types.StringType,
+			PlanModifiers:       []planmodifier.Map{mapplanmodifier.UseStateForUnknown()},
+			MarkdownDescription: "SHA-256 of each file of the run's folder in hexadecimal, by its path in the folder. The folder has them in `SHA256SUMS` too.",
+		},
 		"environment":    text("What the run took place on, as JSON: kernel, CPU, versions and images, the plan, and the links as they were read back and measured around each visit; durations of the plan are nanoseconds. It is also in `environment.json` beside the samples file."),
 		"invalid_blocks": schema.Int64Attribute{
 			Computed:            true,
@@ -442,16 +453,30 @@ func (r *benchmarkRunResource) Create(ctx context.Context, req resource.CreateRe
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the run took longer than timeouts.create, %s", timeout))
 	defer cancel()
 
-	id := plan.Name + "-" + time.Now().UTC().Format("20060102T150405Z")
+	inputs, err := benchmarkRunInputs(req.Plan.Raw)
+	if err != nil {
+		addFailure(&resp.Diagnostics, "Run", "Benchmark", plan.Name, err, "")
+		return
+	}
+	options.Inputs, options.Provider = inputs, r.data.version
 	folder := model.ResultsDir.ValueString()
 	if folder == "" {
 		folder = filepath.Join(r.data.dataDir, "results")
 	}
-	options.Dir = filepath.Join(folder, id)
-	options.Provider = r.data.version
+	if model.Resume.ValueBool() {
+		if options.Dir, err = bench.Resumable(folder, plan, inputs); err != nil {
+			addFailure(&resp.Diagnostics, "Run", "Benchmark", plan.Name, err, "Set resume to false to start anew.")
+			return
+		}
+	}
+	if options.Dir == "" {
+		options.Dir = filepath.Join(folder, plan.Name+"-"+time.Now().UTC().Format("20060102T150405Z"))
+	}
+	id := filepath.Base(options.Dir)
 	options.Progress = func(p bench.Progress) {
 		tflog.Info(ctx, "benchmark run", map[string]any{
-			"run": id, "visit": p.Visit, "of": p.Visits, "scenario": p.Scenario, "left": p.Left.Round(time.Second).String(),
+			"run": id, "block": p.Block, "blocks": p.Blocks, "visit": p.Visit, "visits": p.Visits, "scenario": p.Scenario,
+			"left": p.Left.Round(time.Second).String(), "progress_file": filepath.Join(options.Dir, bench.ProgressFile),
 		})
 	}
 	bed := site.Site{Data: datadir.Dir(r.data.dataDir), Hosts: r.data.hosts, Clusters: r.data.clusters}
@@ -473,10 +498,14 @@ func (r *benchmarkRunResource) Create(ctx context.Context, req resource.CreateRe
 	resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
 }
 
-// keptSamples says where the requests of a failed run are.
+// keptSamples says where the requests of a run without results are, and what
+// becomes of them.
 func keptSamples(report bench.Report) string {
-	if report.SamplesFile == "" {
+	switch {
+	case report.SamplesFile == "":
 		return "Nothing was measured."
+	case report.State == bench.Interrupted:
+		return "What was measured until then is in " + report.SamplesFile + ". Apply again, with the run as it is, to go on after the last block that was finished; set resume to false to start anew."
 	}
 	return "What was measured until then is in " + report.SamplesFile + "."
 }
@@ -492,7 +521,8 @@ func (r *benchmarkRunResource) Read(ctx context.Context, req resource.ReadReques
 	}
 }
 
-// Update is about keep_results and timeouts, which are nothing but state.
+// Update is about resume, keep_results and timeouts, which are nothing but
+// state.
 func (r *benchmarkRunResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	var model benchmarkRunModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &model)...)
@@ -505,11 +535,12 @@ func (r *benchmarkRunResource) Delete(ctx context.Context, req resource.DeleteRe
 	if resp.Diagnostics.HasError() || model.KeepResults.ValueBool() {
 		return
 	}
-	for _, name := range []string{bench.SamplesFile, bench.EnvironmentFile, ""} {
-		file := filepath.Join(filepath.Dir(model.SamplesFile.ValueString()), name)
-		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			addFailure(&resp.Diagnostics, "Delete", "Benchmark Run", model.ID.ValueString(), err, "Set keep_results to true to leave the files.")
-			return
-		}
+	files := map[string]string{}
+	resp.Diagnostics.Append(model.SHA256.ElementsAs(ctx, &files, false)...)
+	if len(files) == 0 { // a run of an earlier version
+		files = map[string]string{filepath.Base(model.SamplesFile.ValueString()): "", bench.EnvironmentFile: ""}
+	}
+	if err := bench.Remove(model.ResultsFolder.ValueString(), slices.Collect(maps.Keys(files))); err != nil {
+		addFailure(&resp.Diagnostics, "Delete", "Benchmark Run", model.ID.ValueString(), err, "Move what you have put there, or set keep_results to true to leave the files.")
 	}
 }

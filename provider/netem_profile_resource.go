@@ -306,6 +306,20 @@ func plain(value tftypes.Value) (any, error) {
 		var number big.Float
 		err := value.As(&number)
 		return json.Number(number.Text('f', -1)), err
+	case value.Type().Is(tftypes.Set{}), value.Type().Is(tftypes.List{}):
+		var elements []tftypes.Value
+		if err := value.As(&elements); err != nil {
+			return nil, err
+		}
+		list := []any{}
+		for _, element := range elements {
+			item, err := plain(element)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, item)
+		}
+		return list, nil
 	}
 	var fields map[string]tftypes.Value
 	if err := value.As(&fields); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // Folder is what a run left: all that is needed to summarise it again, on any
@@ -30,7 +31,7 @@ func ReadFolder(dir string) (Folder, error) {
 		return Folder{}, fmt.Errorf("read %s of %s: %w", EnvironmentFile, dir, err)
 	}
 	folder.Tally = NewTally(folder.Plan)
-	if err := readSamples(absolute, append([]string{"lag_ns"}, forTally...), folder.Add); err != nil {
+	if err := readSamples(absolute, slices.Concat(forTally, alsoForTally), folder.Add); err != nil {
 		return Folder{}, err
 	}
 	return folder, nil

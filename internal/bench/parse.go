@@ -49,6 +49,9 @@ var readers = map[string]func(*Sample, []byte) error{
 // cannot be summarised.
 var forTally = []string{"block", "valid", "function", "scenario", "connection", "arm", "seq", "warmup", "total_ns", "reused", "error"}
 
+// alsoForTally are columns that files of earlier versions may lack.
+var alsoForTally = []string{"lag_ns", "status", "sent_unix_ns", "intended_unix_ns"}
+
 // readInt reads a decimal number. It does what strconv.ParseInt does without
 // its allocation, which is most of the work in a file of millions of lines.
 func readInt[T ~int | ~int64](into *T, text []byte) error {

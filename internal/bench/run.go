@@ -60,7 +60,8 @@ type Report struct {
 	State             State
 	SamplesFile       string
 	SamplesSHA256     string
-	Environment       string // JSON, as in the environment file
+	SHA256            map[string]string // of every file in the folder, in hex, by its path in the folder
+	Environment       string            // JSON, as in the environment file
 }
 
 // restoreTimeout bounds how long a run that has ended sets its links back.
@@ -132,8 +133,14 @@ func (r *run) close(report *Report, err error) error {
 	} else {
 		report.SamplesFile = r.samples.path
 		report.SamplesSHA256, closeErr = r.samples.Close()
+		problem = errors.Join(problem, r.writeExports(report))
 	}
-	return errors.Join(problem, textErr, closeErr)
+	problem = errors.Join(problem, textErr, closeErr)
+	if problem != nil || r.progress.State == Interrupted {
+		return problem
+	}
+	report.SHA256, problem = writeDigests(r.Dir)
+	return problem
 }
 
 func (r *run) observeLinks(ctx context.Context) error {
@@ -367,7 +374,7 @@ func (r *run) judge(results []Result) error {
 		switch {
 		case ratio > r.plan.MaxErrorRatio:
 			problems = append(problems, fmt.Errorf("%d of %d requests of %s failed, a share above %g; the last one: %s",
-				result.Errors, all, result.Cell, r.plan.MaxErrorRatio, r.tally.failure[result.Cell]))
+				result.Errors, all, result.Cell, r.plan.MaxErrorRatio, r.tally.endsOf(result.Cell).failure))
 		case result.Count == 0:
 			problems = append(problems, fmt.Errorf("no request of %s used a connection that was kept; the server closes connections, or sooner than the think time of %s ends", result.Cell, r.plan.Load.ThinkTime))
 		}

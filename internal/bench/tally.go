@@ -18,8 +18,7 @@ type Tally struct {
 	counted Times             // requests that are part of the summary
 	first   Times             // requests that set up their cell's session
 	lags    map[Cell][]uint32 // client's own part in the times that count, nanoseconds
-	failed  map[Cell]int
-	failure map[Cell]string // what became of the last failed request
+	ends    map[Cell]*ends
 
 	// The times of the cell and block that the last request was of, which are
 	// not in counted yet: most requests follow one of their own.
@@ -27,11 +26,22 @@ type Tally struct {
 	block int
 	times []float64
 	late  []uint32
+	of    *ends
+}
+
+// ends is how the measured requests of a cell ended, good ones and failed ones.
+type ends struct {
+	failed   []float64     // times of the failed ones in milliseconds
+	failure  string        // what became of the last failed one
+	statuses map[int]int   // by HTTP status, 0 for those without an answer
+	spent    time.Duration // from the first request to the last answer, summed over the blocks
+
+	from, to time.Time // in the block at hand
 }
 
 // NewTally returns an empty tally for the samples of a plan.
 func NewTally(plan Plan) *Tally {
-	return &Tally{open: plan.Load.Open(), lags: map[Cell][]uint32{}, counted: Times{}, first: Times{}, failed: map[Cell]int{}, failure: map[Cell]string{}}
+	return &Tally{open: plan.Load.Open(), lags: map[Cell][]uint32{}, counted: Times{}, first: Times{}, ends: map[Cell]*ends{}}
 }
 
 // Add takes a sample in, of which nothing is kept but numbers and names.
@@ -39,18 +49,43 @@ func (t *Tally) Add(s *Sample) {
 	if s.first() {
 		t.first.add(s.Cell, s.Block, milliseconds(s.Total))
 	}
-	switch {
-	case s.failed():
-		t.failed[s.Cell]++
-		t.failure[s.Cell] = describeFailure(s.Record)
-	case s.counts(t.open):
-		if s.Block != t.block || s.Cell != t.cell {
-			t.settle()
-			t.cell, t.block = s.Cell, s.Block
-			t.times, t.late = t.counted[s.Cell][s.Block], t.lags[s.Cell]
-		}
-		t.times = append(t.times, milliseconds(s.Total))
-		t.late = append(t.late, uint32(min(max(s.Lag, 0), math.MaxUint32)))
+	failed := s.failed()
+	if !failed && !s.counts(t.open) {
+		return
+	}
+	if s.Block != t.block || s.Cell != t.cell {
+		t.settle()
+		t.turnTo(s.Cell, s.Block)
+	}
+	t.of.add(s)
+	if failed {
+		t.of.failed, t.of.failure = append(t.of.failed, milliseconds(s.Total)), describeFailure(s.Record)
+		return
+	}
+	t.times = append(t.times, milliseconds(s.Total))
+	t.late = append(t.late, uint32(min(max(s.Lag, 0), math.MaxUint32)))
+}
+
+func (e *ends) add(s *Sample) {
+	e.statuses[s.Status]++
+	due := s.Due
+	if due.IsZero() {
+		due = s.Sent
+	}
+	if e.from.IsZero() || due.Before(e.from) {
+		e.from = due
+	}
+	if answered := due.Add(s.Total); answered.After(e.to) {
+		e.to = answered
+	}
+}
+
+func (t *Tally) turnTo(cell Cell, block int) {
+	t.cell, t.block = cell, block
+	t.times, t.late = t.counted[cell][block], t.lags[cell]
+	if t.of = t.ends[cell]; t.of == nil {
+		t.of = &ends{statuses: map[int]int{}}
+		t.ends[cell] = t.of
 	}
 }
 
@@ -59,6 +94,10 @@ func (t *Tally) settle() {
 	if len(t.times) > 0 {
 		t.counted.blocks(t.cell)[t.block] = t.times
 		t.lags[t.cell] = t.late
+	}
+	if t.of != nil {
+		t.of.spent += t.of.to.Sub(t.of.from)
+		t.of.from, t.of.to = time.Time{}, time.Time{}
 	}
 }
 
@@ -74,7 +113,16 @@ func (t *Tally) Counted() Times {
 func (t *Tally) First() Times { return t.first }
 
 // Failed returns how many requests of a cell would count but for their error.
-func (t *Tally) Failed(cell Cell) int { return t.failed[cell] }
+func (t *Tally) Failed(cell Cell) int { return len(t.endsOf(cell).failed) }
+
+// endsOf returns how the requests of a cell ended, nothing when there are none.
+func (t *Tally) endsOf(cell Cell) *ends {
+	t.settle()
+	if found := t.ends[cell]; found != nil {
+		return found
+	}
+	return &ends{}
+}
 
 // Lag returns the median of the client's own part in the times of a cell that
 // count, 0 without any.

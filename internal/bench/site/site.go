@@ -30,7 +30,8 @@ type Options struct {
 	Image     string   // of the load generator; that of this build when empty
 	Others    []string // URLs of other clusters to describe in the environment
 
-	Dir          string // folder of the run
+	Dir          string       // folder of the run
+	Inputs       bench.Inputs // that repeat the run
 	Verification link.Verification
 	Provider     string // version, for the record
 	Progress     func(bench.Progress)
@@ -67,6 +68,7 @@ func (s Site) Run(ctx context.Context, plan bench.Plan, options Options) (report
 		Client:      client.load(),
 		Links:       links{site: s, verification: options.Verification},
 		Dir:         options.Dir,
+		Inputs:      options.Inputs,
 		Environment: environment,
 		Now:         time.Now,
 		Progress:    options.Progress,
