@@ -107,7 +107,7 @@ func (c *client) connection(ctx context.Context) (*connection, error) {
 	}
 	made, err := c.opener.connect(ctx, c.target)
 	if err != nil {
-		return nil, err
+		return nil, unreachable(err)
 	}
 	c.current = made
 	return made, nil
@@ -154,7 +154,7 @@ func (o *Opener) connect(ctx context.Context, target Target) (_ *connection, err
 	}
 	defer func() {
 		if err != nil {
-			err = unreachable(errors.Join(err, login.Close()))
+			err = errors.Join(err, login.Close())
 		}
 	}()
 	found, err := login.probe(ctx)

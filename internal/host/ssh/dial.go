@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"strconv"
 
@@ -41,8 +42,22 @@ func unreachable(err error) error {
 	if err == nil || errors.Is(err, host.ErrUnreachable) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", host.ErrUnreachable, err)
+	return &unreachableError{err}
 }
+
+// unreachableError is a host.ErrUnreachable, and never an fs.ErrNotExist: the
+// absence of a key's file, for example, is not that of a host.
+type unreachableError struct{ cause error }
+
+func (e *unreachableError) Error() string {
+	return host.ErrUnreachable.Error() + ": " + e.cause.Error()
+}
+
+func (e *unreachableError) Is(target error) bool {
+	return target == host.ErrUnreachable || target != fs.ErrNotExist && errors.Is(e.cause, target)
+}
+
+func (e *unreachableError) As(target any) bool { return errors.As(e.cause, target) }
 
 // login is a logged-in SSH connection.
 type login struct {

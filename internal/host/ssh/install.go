@@ -22,13 +22,17 @@ const agents = ledger.Dir
 
 // probe asks a host what the login shell runs as and which agents it has. It
 // changes nothing.
-const probe = `sh -c 'uname -s; uname -m; id -u; wc -c ` + agents + `/*/testbed-agent 2>/dev/null; :'`
+const probe = `sh -c 'echo ` + probeMark + `; uname -s; uname -m; id -u; wc -c ` + agents + `/*/testbed-agent 2>/dev/null; :'`
+
+// probeMark begins the probe's output, before which a login script may print
+// something.
+const probeMark = "testbed-agent: probe"
 
 // probed is what a host answers to the probe.
 type probed struct {
-	system, machine string
-	root            bool
-	installed       map[string]int64 // size of the agents by path, in bytes
+	machine   string // as uname names it
+	root      bool
+	installed map[string]int64 // size of the agents by path, in bytes
 }
 
 func (l *login) probe(ctx context.Context) (probed, error) {
@@ -50,24 +54,21 @@ func (l *login) probe(ctx context.Context) (probed, error) {
 	return parseProbe(string(output))
 }
 
-// parseProbe reads the probe's output, before which a login script may have
-// printed something.
+// parseProbe reads the probe's output.
 func parseProbe(output string) (probed, error) {
-	lines := strings.Split(output, "\n")
-	for i, line := range lines {
-		if line != "Linux" || i+2 >= len(lines) {
-			continue
-		}
-		found := probed{system: line, machine: lines[i+1], root: lines[i+2] == "0", installed: map[string]int64{}}
-		for _, line := range lines[i+3:] {
-			size, file, ok := strings.Cut(strings.TrimSpace(line), " ")
-			if number, err := strconv.ParseInt(size, 10, 64); ok && err == nil {
-				found.installed[file] = number
-			}
-		}
-		return found, nil
+	_, after, ok := strings.Cut(output, probeMark+"\n")
+	lines := strings.Split(after, "\n")
+	if !ok || len(lines) < 3 || lines[0] != "Linux" {
+		return probed{}, fmt.Errorf("find what the host is: it is no Linux machine, or its login shell runs no commands; it says %.200q", output)
 	}
-	return probed{}, fmt.Errorf("find what the host is: it is no Linux machine, or its login shell does not run commands; it says %.200q", output)
+	found := probed{machine: lines[1], root: lines[2] == "0", installed: map[string]int64{}}
+	for _, line := range lines[3:] {
+		size, file, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if number, err := strconv.ParseInt(size, 10, 64); ok && err == nil {
+			found.installed[file] = number
+		}
+	}
+	return found, nil
 }
 
 // arch returns the architecture of the agent for a machine as uname names it.
@@ -84,7 +85,7 @@ func arch(machine string) (string, error) {
 	return "", fmt.Errorf("find an agent for the host: its kernel is for %s, and there are agents for x86_64, aarch64 and armv7l", machine)
 }
 
-// installed returns the path of the agent on the host, after putting it there
+// install returns the path of the agent on the host, after putting it there
 // if need be. One of another size is what a broken upload of old left, and is
 // replaced.
 func (l *login) install(ctx context.Context, found probed, root rootUser) (string, error) {
