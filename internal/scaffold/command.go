@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"maps"
 	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/preflight"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/ssh"
 )
 
 const usage = `Usage: terraform-provider-testbed new [flags] LIGHTHOUSE CALLER [CALLER...] SERVER
@@ -159,11 +159,11 @@ func parseHost(text string) (Host, error) {
 	name, address, given := strings.Cut(text, ",")
 	name = strings.TrimSpace(name)
 	if !strings.Contains(name, "://") {
-		name = "ssh://" + name
+		name = ssh.Scheme + name
 	}
-	parsed, err := url.Parse(name)
-	if err != nil || parsed.Hostname() == "" || parsed.Path != "" {
-		return Host{}, fmt.Errorf("host %q: write [USER@]NAME[:PORT], or with ,ADDRESS after it", text)
+	target, err := ssh.Parse(name)
+	if err != nil {
+		return Host{}, fmt.Errorf("%w; write [USER@]NAME[:PORT], or with ,ADDRESS after it", err)
 	}
 	h := Host{URL: name}
 	if given {
@@ -172,7 +172,7 @@ func parseHost(text string) (Host, error) {
 		}
 		return h, nil
 	}
-	if ip, err := netip.ParseAddr(parsed.Hostname()); err == nil && !ip.IsLoopback() {
+	if ip, err := netip.ParseAddr(target.Address); err == nil && !ip.IsLoopback() {
 		h.Underlay = ip
 	}
 	return h, nil

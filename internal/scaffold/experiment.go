@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/ssh"
 )
 
 // Experiment is response times measured from calling sites to a serving one.
@@ -24,10 +26,22 @@ type Experiment struct {
 	Functions []Function
 }
 
+// lighthouse is the name of the host that is no site.
+const lighthouse = "lighthouse"
+
 // Host is a machine of the experiment.
 type Host struct {
-	URL      string
+	URL      string     // ssh://[USER@]ADDRESS[:PORT]
 	Underlay netip.Addr // by which the other hosts reach it
+}
+
+// parts returns what the URL says, with port 0 and user "" where it does not.
+func (h Host) parts() (address, user string, port int64) {
+	target, err := ssh.Parse(h.URL)
+	if err != nil {
+		return h.URL, "", 0 // Validate has refused it
+	}
+	return target.Address, target.User, int64(target.Port)
 }
 
 // Site is a host with a cluster.
@@ -65,9 +79,12 @@ func (e Experiment) Validate() error {
 	if len(e.Scenarios) == 0 || len(e.Functions) == 0 {
 		return fmt.Errorf("%d scenarios and %d functions: name at least one of each", len(e.Scenarios), len(e.Functions))
 	}
-	hosts := map[string]string{e.Lighthouse.URL: "lighthouse"}
-	addresses := map[netip.Addr]string{e.Lighthouse.Underlay: "lighthouse"}
-	names := map[string]bool{"lighthouse": true}
+	if _, err := ssh.Parse(e.Lighthouse.URL); err != nil {
+		return err
+	}
+	hosts := map[string]string{e.Lighthouse.URL: lighthouse}
+	addresses := map[netip.Addr]string{e.Lighthouse.Underlay: lighthouse}
+	names := map[string]bool{lighthouse: true}
 	for _, site := range e.Sites {
 		if !label.MatchString(site.Name) || len(site.Name) > 40 {
 			return fmt.Errorf("site %q: its name must be at most 40 small letters, digits and single hyphens, and begin with a letter", site.Name)
@@ -76,6 +93,9 @@ func (e Experiment) Validate() error {
 			return fmt.Errorf("site %q: there are two of that name, or the lighthouse has it", site.Name)
 		}
 		names[site.Name] = true
+		if _, err := ssh.Parse(site.URL); err != nil {
+			return err
+		}
 		if other, ok := hosts[site.URL]; ok {
 			return fmt.Errorf("host %s: it is %s and %s; each needs a host of its own", site.URL, other, site.Name)
 		}

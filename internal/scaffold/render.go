@@ -135,14 +135,27 @@ func siteList(sites []Site) []string {
 }
 
 func (e Experiment) hosts(w *writer) {
-	w.comment("The hosts, and the addresses at which they reach each other.")
-	w.block("locals", nil, func(b body) {
-		source := "{\n"
-		for _, site := range append([]Site{{Name: "lighthouse", Host: e.Lighthouse}}, e.Sites...) {
-			source += fmt.Sprintf("%s = { url = %s, underlay = %s }\n", site.Name, quoted(site.URL), quoted(site.Underlay.String()))
+	w.comment("The hosts, what they have to be good for, and the addresses at which they reach", "each other.")
+	var addresses []string
+	for _, site := range append([]Site{{Name: lighthouse, Host: e.Lighthouse}}, e.Sites...) {
+		needs := `["overlay", "link", "cluster"]`
+		if site.Name == lighthouse {
+			needs = `["overlay"]`
 		}
-		b.expression("hosts", source+"}")
-	})
+		w.block("resource", []string{"testbed_ssh_host", identifier(site.Name)}, func(b body) {
+			address, user, port := site.parts()
+			b.text("address", address)
+			if port != 0 {
+				b.SetAttributeValue("port", cty.NumberIntVal(port))
+			}
+			if user != "" {
+				b.text("user", user)
+			}
+			b.expression("requires", needs)
+		})
+		addresses = append(addresses, site.Name+" = "+quoted(site.Underlay.String()))
+	}
+	w.block("locals", nil, func(b body) { b.expression("underlay", "{\n"+strings.Join(addresses, "\n")+"\n}") })
 }
 
 func (e Experiment) overlay(w *writer) {
@@ -152,10 +165,10 @@ func (e Experiment) overlay(w *writer) {
 		b.expression("networks", `["198.19.0.0/24"]`)
 	})
 	w.block("resource", []string{"testbed_nebula_lighthouse", "this"}, func(b body) {
-		b.expression("host", `local.hosts["lighthouse"].url`)
+		b.expression("host", "testbed_ssh_host.lighthouse.url")
 		b.expression("ca", "testbed_nebula_ca.continuum.id")
 		b.text("network", "198.19.0.1/24")
-		b.expression("underlay", `local.hosts["lighthouse"].underlay`)
+		b.expression("underlay", "local.underlay.lighthouse")
 	})
 }
 
@@ -167,7 +180,7 @@ func (e Experiment) sites(w *writer) {
 			b.text("source", "./modules/continuum-site")
 			b.AppendNewline()
 			b.text("name", site.Name)
-			b.expression("host", "local.hosts["+quoted(site.Name)+"].url")
+			b.expression("host", "testbed_ssh_host."+identifier(site.Name)+".url")
 			b.expression("overlay", fmt.Sprintf("{ ca = testbed_nebula_ca.continuum.id, network = \"198.19.0.%d/24\" }", 11+i))
 			b.expression("lighthouses", "[testbed_nebula_lighthouse.this.endpoint]")
 			b.text("cluster_cidr", fmt.Sprintf("10.%d.0.0/16", 44+2*i))
@@ -194,7 +207,7 @@ func (e Experiment) links(w *writer) {
 	for _, site := range e.calling() {
 		w.block("resource", []string{"testbed_link", identifier(site.Name)}, func(b body) {
 			b.expression("between", fmt.Sprintf("[module.%s.host, module.%s.host]", identifier(site.Name), identifier(e.serving().Name)))
-			b.expression("addresses", fmt.Sprintf("[[local.hosts[%s].underlay], [local.hosts[%s].underlay]]", quoted(site.Name), quoted(e.serving().Name)))
+			b.expression("addresses", fmt.Sprintf("[[local.underlay.%s], [local.underlay.%s]]", site.Name, e.serving().Name))
 			b.expression("profile", "testbed_netem_profile."+identifier(e.Scenarios[0].Name)+".json")
 			b.expression("verify", "{}")
 			b.AppendNewline()

@@ -137,7 +137,7 @@ func TestCommandRefuses(t *testing.T) {
 		{[]string{"198.18.0.2", "a@198.18.0.11", "b@198.18.0.11"}, "its address 198.18.0.11 is that of edge"},
 		{[]string{"198.18.0.2", "198.18.0.11", "pi2"}, "host ssh://pi2: write the address at which the other hosts reach it"},
 		{[]string{"198.18.0.2", "198.18.0.11", "pi2,here"}, `host "pi2,here": what follows the comma is no address`},
-		{[]string{"198.18.0.2", "198.18.0.11", "pi2/x"}, `host "pi2/x": write [USER@]NAME[:PORT]`},
+		{[]string{"198.18.0.2", "198.18.0.11", "pi2/x"}, `host "ssh://pi2/x": nothing may follow the address and the port; write [USER@]NAME[:PORT]`},
 		{append([]string{"-sites", "edge"}, three...), "1 names of sites for 3 hosts"},
 		{append([]string{"-sites", "edge,Cloud"}, three...), `site "Cloud": its name must be`},
 		{append([]string{"-sites", "edge,lighthouse"}, three...), `site "lighthouse": there are two of that name`},
@@ -166,7 +166,7 @@ func TestCommandRefuses(t *testing.T) {
 // A host cannot write HCL of its own into the experiment.
 func TestQuoting(t *testing.T) {
 	e := Experiment{
-		Lighthouse: Host{URL: `ssh://${file("/etc/passwd")}@a"b`, Underlay: netip.MustParseAddr("198.18.0.2")},
+		Lighthouse: Host{URL: "ssh://%24%7Bfile%281%29%7D@a", Underlay: netip.MustParseAddr("198.18.0.2")},
 		Sites:      []Site{{"edge", Host{"ssh://e", netip.MustParseAddr("198.18.0.3")}}, {"cloud", Host{"ssh://c", netip.MustParseAddr("198.18.0.4")}}},
 		Scenarios:  []Scenario{{Name: "local"}},
 		Functions:  []Function{{Name: "hello-world", Builtin: "hello-world"}},
@@ -175,7 +175,7 @@ func TestQuoting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `"ssh://$${file(\"/etc/passwd\")}@a\"b"`; !strings.Contains(string(files["main.tf"]), want) {
+	if want := `user     = "$${file(1)}"`; !strings.Contains(string(files["main.tf"]), want) {
 		t.Errorf("%s is missing in:\n%s", want, files["main.tf"])
 	}
 }

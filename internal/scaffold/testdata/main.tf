@@ -13,12 +13,30 @@ provider "testbed" {
   data_dir = abspath("${path.root}/testbed")
 }
 
-# The hosts, and the addresses at which they reach each other.
+# The hosts, what they have to be good for, and the addresses at which they reach
+# each other.
+resource "testbed_ssh_host" "lighthouse" {
+  address  = "198.18.0.2"
+  requires = ["overlay"]
+}
+
+resource "testbed_ssh_host" "edge" {
+  address  = "198.18.0.11"
+  port     = 2222
+  user     = "pi"
+  requires = ["overlay", "link", "cluster"]
+}
+
+resource "testbed_ssh_host" "cloud" {
+  address  = "cloud"
+  requires = ["overlay", "link", "cluster"]
+}
+
 locals {
-  hosts = {
-    lighthouse = { url = "ssh://198.18.0.2", underlay = "198.18.0.2" }
-    edge       = { url = "ssh://pi@198.18.0.11:2222", underlay = "198.18.0.11" }
-    cloud      = { url = "ssh://cloud", underlay = "198.18.0.12" }
+  underlay = {
+    lighthouse = "198.18.0.2"
+    edge       = "198.18.0.11"
+    cloud      = "198.18.0.12"
   }
 }
 
@@ -29,10 +47,10 @@ resource "testbed_nebula_ca" "continuum" {
 }
 
 resource "testbed_nebula_lighthouse" "this" {
-  host     = local.hosts["lighthouse"].url
+  host     = testbed_ssh_host.lighthouse.url
   ca       = testbed_nebula_ca.continuum.id
   network  = "198.19.0.1/24"
-  underlay = local.hosts["lighthouse"].underlay
+  underlay = local.underlay.lighthouse
 }
 
 # The sites, each a host with an overlay node, a k3s cluster and a ClusterLink
@@ -45,7 +63,7 @@ module "edge" {
   source = "./modules/continuum-site"
 
   name         = "edge"
-  host         = local.hosts["edge"].url
+  host         = testbed_ssh_host.edge.url
   overlay      = { ca = testbed_nebula_ca.continuum.id, network = "198.19.0.11/24" }
   lighthouses  = [testbed_nebula_lighthouse.this.endpoint]
   cluster_cidr = "10.44.0.0/16"
@@ -57,7 +75,7 @@ module "cloud" {
   source = "./modules/continuum-site"
 
   name         = "cloud"
-  host         = local.hosts["cloud"].url
+  host         = testbed_ssh_host.cloud.url
   overlay      = { ca = testbed_nebula_ca.continuum.id, network = "198.19.0.12/24" }
   lighthouses  = [testbed_nebula_lighthouse.this.endpoint]
   cluster_cidr = "10.46.0.0/16"
@@ -80,7 +98,7 @@ resource "testbed_netem_profile" "wifi" {
 
 resource "testbed_link" "edge" {
   between   = [module.edge.host, module.cloud.host]
-  addresses = [[local.hosts["edge"].underlay], [local.hosts["cloud"].underlay]]
+  addresses = [[local.underlay.edge], [local.underlay.cloud]]
   profile   = testbed_netem_profile.local.json
   verify    = {}
 
