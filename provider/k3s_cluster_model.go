@@ -30,6 +30,7 @@ type k3sClusterModel struct {
 	Servers      types.List           `tfsdk:"servers"`
 	Agents       types.List           `tfsdk:"agents"`
 	Version      types.String         `tfsdk:"version"`
+	Mirror       types.String         `tfsdk:"mirror"`
 	Binary       types.Object         `tfsdk:"binary"`
 	AirgapImages types.List           `tfsdk:"airgap_images"`
 	Registries   jsontypes.Normalized `tfsdk:"registries"`
@@ -146,7 +147,7 @@ func (m *k3sClusterModel) version() string {
 // empty arch only those that do not depend on it. ok is false when some are
 // not known yet.
 func (m *k3sClusterModel) sources(ctx context.Context, arch string) (binary artifact.Source, images []artifact.Source, ok bool, diags diag.Diagnostics) {
-	if m.Binary.IsUnknown() || m.Version.IsUnknown() || m.AirgapImages.IsUnknown() {
+	if m.Binary.IsUnknown() || m.Version.IsUnknown() || m.Mirror.IsUnknown() || m.AirgapImages.IsUnknown() {
 		return binary, nil, false, nil
 	}
 	var archive artifact.Source
@@ -159,7 +160,11 @@ func (m *k3sClusterModel) sources(ctx context.Context, arch string) (binary arti
 		binary = artifact.Source{Location: given.Source.ValueString(), SHA256: strings.ToLower(given.SHA256.ValueString())}
 	} else if arch != "" {
 		var err error
-		if binary, archive, err = k3s.Release(version, arch); err != nil {
+		downloads := k3s.Downloads
+		if !m.Mirror.IsNull() {
+			downloads = m.Mirror.ValueString()
+		}
+		if binary, archive, err = k3s.Release(downloads, version, arch); err != nil {
 			diags.AddAttributeError(path.Root("version"), "Unable to Find k3s Release", err.Error()+". Give a program that you built as `binary`.")
 			return binary, nil, false, diags
 		}

@@ -132,6 +132,11 @@ func (r *k3sClusterResource) Schema(ctx context.Context, _ resource.SchemaReques
 				Validators:          []validator.String{stringvalidator.RegexMatches(regexp.MustCompile(`^v\d+\.\d+\.\d+(-rc\d+)?\+k3s\d+$`), "must be a k3s release, for example \""+k3s.DefaultVersion+"\"")},
 				MarkdownDescription: "Release of k3s to download, checked by its checksum file; `" + k3s.DefaultVersion + "` by default. Upgrades happen in place; do not skip a minor version.",
 			},
+			"mirror": schema.StringAttribute{
+				Optional:            true,
+				Validators:          []validator.String{stringvalidator.RegexMatches(regexp.MustCompile(`^https?://.+`), "must be an http(s) URL")},
+				MarkdownDescription: "URL below which releases lie as on GitHub, `VERSION/FILE`, with their checksum files; `" + k3s.Downloads + "` by default. Each node gets the program and images of its own architecture.",
+			},
 			"binary": schema.SingleNestedAttribute{
 				Optional:            true,
 				MarkdownDescription: "A k3s program to install instead of a release, for machines without internet.",

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -169,6 +170,7 @@ func TestK3sClusterRefusesInput(t *testing.T) {
 		"version":          {[]string{server, `version = "1.37"`}, `must be a k3s release, for example`},
 		"reserved key":     {[]string{server, program, `config = jsonencode({ token = "x" })`}, `config cannot set "token"`},
 		"no object":        {[]string{server, program, `config = jsonencode(["x"])`}, "must be a JSON object"},
+		"mirror":           {[]string{server, `mirror = "/srv/k3s"`}, "must be an http\\(s\\) URL"},
 		"relative path":    {[]string{server, `binary = { source = "k3s" }`}, "must be an absolute path on this machine"},
 		"checksum":         {[]string{server, fmt.Sprintf(`binary = { source = %q, sha256 = %q }`, binary, k3stest.Sum("wanted"))}, "not " + k3stest.Sum("wanted") + " as wanted"},
 		"no program":       {[]string{server, `binary = { source = "/nowhere/k3s" }`}, "open /nowhere/k3s: no such file or directory"},
@@ -368,5 +370,93 @@ func TestK3sClusterDownload(t *testing.T) {
 	})
 	if got := downloads.Load(); got != 2 {
 		t.Errorf("%d downloads, want 2 of 2 files", got)
+	}
+}
+
+// releases serves files in the layout of k3s's releases.
+func releases(t *testing.T, version string, files map[string]string) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, ok := strings.CutPrefix(r.URL.EscapedPath(), "/k3s/"+strings.ReplaceAll(version, "+", "%2B")+"/")
+		content, there := files[name]
+		if !ok || !there {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = w.Write([]byte(content))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL + "/k3s"
+}
+
+// Every node gets the release's files of its own architecture, if they have the
+// published checksums.
+func TestK3sClusterRelease(t *testing.T) {
+	const version = "v1.37.1+k3s2"
+	programs := map[string]string{"k3s": "k3s version v1.37.1+k3s2 (amd64)\n", "k3s-arm64": "k3s version v1.37.1+k3s2 (arm64)\n"}
+	files := map[string]string{
+		"k3s": programs["k3s"], "k3s-arm64": programs["k3s-arm64"],
+		"k3s-airgap-images-amd64.tar.zst": "images", "k3s-airgap-images-arm64.tar.zst": "images of arm64",
+		"sha256sum-amd64.txt": k3stest.Sum(programs["k3s"]) + "  k3s\n" + k3stest.Sum("images") + "  k3s-airgap-images-amd64.tar.zst\n",
+		// Newer releases have the images' sum in a file of its own.
+		"sha256sum-arm64.txt":               k3stest.Sum(programs["k3s-arm64"]) + "  k3s-arm64\n",
+		"k3s-airgap-images-arm64.sha256sum": k3stest.Sum("images of arm64") + "  k3s-airgap-images-arm64.tar.zst\n",
+	}
+	config := func(version, mirror string) string {
+		return k3sConfig(t, k3sServer("local://edge", "198.19.0.11"), `agents = [{ host = "local://b", node_ip = "198.19.0.12" }]`,
+			fmt.Sprintf("version = %q", version), fmt.Sprintf("mirror = %q", mirror))
+	}
+	machines := func() (*k3stest.Machine, *k3stest.Machine) {
+		server := k3stest.New(t)
+		server.HostInfo.Arch = "amd64"
+		agent := k3stest.NewAgent(server, "local://b", "198.19.0.12")
+		agent.HostInfo.Arch = "arm64"
+		return server, agent
+	}
+	server, agent := machines()
+	resource.UnitTest(t, resource.TestCase{
+		ProtoV6ProviderFactories: k3sFactories(server, agent),
+		Steps: []resource.TestStep{{
+			Config:           config(version, releases(t, version, files)),
+			ConfigPlanChecks: resource.ConfigPlanChecks{PostApplyPostRefresh: []plancheck.PlanCheck{plancheck.ExpectEmptyPlan()}},
+			Check: func(*terraform.State) error {
+				for machine, want := range map[*k3stest.Machine][]string{server: {programs["k3s"], "images"}, agent: {programs["k3s-arm64"], "images of arm64"}} {
+					got := []string{machine.Files()["/usr/local/bin/k3s"].Content}
+					for path, file := range machine.Files() {
+						if strings.HasPrefix(path, "/var/lib/rancher/k3s/agent/images/") {
+							got = append(got, file.Content)
+						}
+					}
+					if !slices.Equal(got, want) {
+						return fmt.Errorf("%s has %q, want %q", machine.URL(), got, want)
+					}
+				}
+				return nil
+			},
+		}},
+	})
+	damaged := maps.Clone(files)
+	damaged["k3s-arm64"] = "k3s version v1.37.1+k3s2 (half"
+	unsigned := maps.Clone(files)
+	delete(unsigned, "sha256sum-amd64.txt")
+	for name, test := range map[string]struct {
+		files   map[string]string
+		version string
+		want    string
+	}{
+		"damaged":      {damaged, version, "not " + k3stest.Sum(programs["k3s-arm64"]) + " as wanted"},
+		"no checksums": {unsigned, version, "find the checksum of k3s: none of .*/sha256sum-amd64.txt names it"},
+		"no release":   {files, "v1.37.9+k3s1", "none of .*v1.37.9%2Bk3s1/sha256sum-amd64.txt names it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, agent := machines()
+			resource.UnitTest(t, resource.TestCase{
+				ProtoV6ProviderFactories: k3sFactories(server, agent),
+				Steps:                    []resource.TestStep{{Config: config(test.version, releases(t, version, test.files)), ExpectError: wrapped(test.want)}},
+			})
+			if len(server.Files())+len(agent.Files()) > 0 {
+				t.Errorf("hosts were touched: %v %v", server.Files(), agent.Files())
+			}
+		})
 	}
 }

@@ -96,7 +96,7 @@ func TestConfig(t *testing.T) {
 
 func TestRelease(t *testing.T) {
 	const base = "https://github.com/k3s-io/k3s/releases/download/v1.37.2%2Bk3s1/"
-	binary, images, err := k3s.Release(k3s.DefaultVersion, "arm")
+	binary, images, err := k3s.Release(k3s.Downloads, k3s.DefaultVersion, "arm")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestRelease(t *testing.T) {
 	if diff := cmp.Diff(want, []artifact.Source{binary, images}); diff != "" {
 		t.Errorf("sources (-want +got):\n%s", diff)
 	}
-	if _, _, err := k3s.Release(k3s.DefaultVersion, "riscv64"); err == nil {
+	if _, _, err := k3s.Release(k3s.Downloads, k3s.DefaultVersion, "riscv64"); err == nil {
 		t.Error("no error for an architecture without releases")
 	}
 }
