@@ -251,3 +251,31 @@ func TestHosts(t *testing.T) {
 		t.Errorf("error %v, want that the host of a node is gone", err)
 	}
 }
+
+// On an overlay k3s starts after it and again with it; where the address is not
+// on one, or the overlay is another's, it does not depend on it.
+func TestRequiresOverlay(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		overlay bool
+		ip      string
+		want    []string
+	}{
+		{"on the overlay", true, "198.19.0.11", []string{"nebula"}},
+		{"on a tunnel of another kind", false, "198.19.0.11", nil},
+		{"beside the overlay", true, "127.0.0.1", nil},
+	} {
+		m := k3stest.New(t)
+		if test.overlay {
+			if err := m.StartService(t.Context(), host.Service{Name: "nebula", Argv: []string{"nebula"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		spec := newSpec(t)
+		spec.NodeIP = netip.MustParseAddr(test.ip)
+		apply(t, m, spec)
+		if diff := cmp.Diff(test.want, m.Services()["k3s"].Service.Requires); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
+}

@@ -47,6 +47,25 @@ func (d devices) index(name string) int {
 	return 0
 }
 
+// tunnel reports whether an address is on a tunnel of IP packets, like those of
+// overlays.
+func (d devices) tunnel(ip netip.Addr) bool {
+	at := d.at(ip)
+	return at >= 0 && d[at].Link == "none"
+}
+
+// at returns which interface has an address, or -1.
+func (d devices) at(ip netip.Addr) int {
+	for i, device := range d {
+		for _, address := range device.Addresses {
+			if address.Local == ip {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
 func (d devices) String() string {
 	var all []string
 	for _, device := range d {
@@ -59,14 +78,7 @@ func (d devices) String() string {
 
 // check finds out early what k3s would fail on late, or never.
 func (n node) check(ctx context.Context, h host.Host, found devices) error {
-	has := slices.ContainsFunc(found, func(d device) bool {
-		return slices.ContainsFunc(d.Addresses, func(a struct {
-			Local netip.Addr `json:"local"`
-		}) bool {
-			return a.Local == n.ip
-		})
-	})
-	if !has {
+	if found.at(n.ip) < 0 {
 		return &InputError{"node_ip", fmt.Errorf("%s has no address %s; it has %s", h.URL(), n.ip, found)}
 	}
 	at := slices.IndexFunc(found, func(d device) bool { return d.Name == n.device })

@@ -76,20 +76,35 @@ func (n node) revision() string {
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
+// overlayService is the service that makes the overlay's device.
+const overlayService = "nebula"
+
 // described is the service that runs a node, with the interface between nodes
-// as it is now.
-func (n node) described(devices devices) host.Service {
+// as it is now. On an overlay of the host's it starts after that, and again
+// with it: an address that comes later is not seen, and routes go with the
+// device.
+func (n node) described(ctx context.Context, h host.Host, devices devices) (host.Service, error) {
 	service := host.Service{
 		Name:     n.service,
 		Argv:     []string{binaryPath, n.role},
 		Env:      []string{identityKey + "=" + n.identity, revisionKey + "=" + n.revision()},
-		After:    []string{"nebula"},
+		After:    []string{overlayService},
 		KillMode: "process",
 	}
 	if n.device != "" {
 		service.Env = append(service.Env, fmt.Sprintf("%s=%s:%d", deviceKey, n.device, devices.index(n.device)))
 	}
-	return service
+	if !devices.tunnel(n.ip) {
+		return service, nil
+	}
+	_, err := h.Service(ctx, overlayService)
+	switch {
+	case err == nil:
+		service.Requires = []string{overlayService}
+	case !errors.Is(err, host.ErrNotExist) && !errors.Is(err, host.ErrForeign):
+		return host.Service{}, fmt.Errorf("look for the overlay on %s: %w", h.URL(), err)
+	}
+	return service, nil
 }
 
 // placed is a node whose files are on the host and whose service is about to
@@ -116,11 +131,15 @@ func (n node) place(ctx context.Context, h host.Host, token func(context.Context
 	if err := n.check(ctx, h, found); err != nil {
 		return nil, err
 	}
+	service, err := n.described(ctx, h, found)
+	if err != nil {
+		return nil, err
+	}
 	changed, err := n.install(ctx, h, token, progress)
 	if err != nil {
 		return nil, err
 	}
-	return &placed{node: n, host: h, service: n.described(found), before: before, changed: changed}, nil
+	return &placed{node: n, host: h, service: service, before: before, changed: changed}, nil
 }
 
 // find returns the state of the node's service, or nil when there is none.
@@ -131,6 +150,9 @@ func (n node) find(ctx context.Context, h host.Host) (*host.ServiceStatus, error
 		status, err := h.Service(ctx, name)
 		if errors.Is(err, host.ErrNotExist) {
 			continue
+		}
+		if errors.Is(err, host.ErrForeign) {
+			return nil, &InputError{"name", fmt.Errorf("%s already runs a k3s of its own (%w); a host has one: take another host, or remove that one, as with k3s-uninstall.sh", h.URL(), err)}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("look for k3s on %s: %w", h.URL(), err)

@@ -73,7 +73,7 @@ func observeNode(ctx context.Context, h host.Host, service string) (NodeStatus, 
 		return NodeStatus{}, fmt.Errorf("look for k3s on %s: %w", h.URL(), err)
 	}
 	var status NodeStatus
-	if err := status.look(ctx, h, running.Service); err != nil {
+	if err := status.look(ctx, h, running); err != nil {
 		// The service is there, so the node is, whatever lacks.
 		return status, fmt.Errorf("%w: %v", host.ErrUnreachable, err)
 	}
@@ -81,7 +81,7 @@ func observeNode(ctx context.Context, h host.Host, service string) (NodeStatus, 
 }
 
 // look completes the status by what lies on the host.
-func (s *NodeStatus) look(ctx context.Context, h host.Host, service host.Service) error {
+func (s *NodeStatus) look(ctx context.Context, h host.Host, service host.ServiceStatus) error {
 	for path, content := range map[string]*string{configPath: &s.ConfigYAML, registriesPath: &s.Registries} {
 		found, err := h.Read(ctx, path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -106,16 +106,24 @@ func (s *NodeStatus) look(ctx context.Context, h host.Host, service host.Service
 }
 
 // stale reports whether the interface between nodes is another one than when
-// the service started.
-func stale(ctx context.Context, h host.Host, service host.Service) (bool, error) {
-	for _, entry := range service.Env {
+// the service started. When the overlay's service started since, k3s has to
+// have started after it, as the host's init sees to.
+func stale(ctx context.Context, h host.Host, service host.ServiceStatus) (bool, error) {
+	for _, entry := range service.Service.Env {
 		recorded, ok := strings.CutPrefix(entry, deviceKey+"=")
 		if !ok {
 			continue
 		}
 		name, _, _ := strings.Cut(recorded, ":")
 		found, err := listDevices(ctx, h)
-		return fmt.Sprintf("%s:%d", name, found.index(name)) != recorded, err
+		if err != nil || fmt.Sprintf("%s:%d", name, found.index(name)) == recorded {
+			return false, err
+		}
+		overlay, err := h.Service(ctx, overlayService)
+		if errors.Is(err, host.ErrNotExist) || errors.Is(err, host.ErrForeign) {
+			return true, nil
+		}
+		return !service.Started.After(overlay.Started), err
 	}
 	return false, nil
 }
