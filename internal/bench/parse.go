@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -56,22 +57,25 @@ var alsoForTally = []string{"lag_ns", "status", "sent_unix_ns", "intended_unix_n
 // its allocation, which is most of the work in a file of millions of lines.
 func readInt[T ~int | ~int64](into *T, text []byte) error {
 	digits, negative := bytes.CutPrefix(text, []byte("-"))
-	if len(digits) == 0 || len(digits) > 18 {
+	if len(digits) == 0 || len(digits) > len("9223372036854775807") {
 		value, err := strconv.ParseInt(string(text), 10, 64)
 		*into = T(value)
 		return err
 	}
-	var value int64
+	var value uint64
 	for _, digit := range digits {
 		if digit < '0' || digit > '9' {
 			return strconv.ErrSyntax
 		}
-		value = 10*value + int64(digit-'0')
+		value = 10*value + uint64(digit-'0')
 	}
-	if negative {
-		value = -value
+	if value > math.MaxInt64 {
+		return strconv.ErrRange
 	}
 	*into = T(value)
+	if negative {
+		*into = -*into
+	}
 	return nil
 }
 

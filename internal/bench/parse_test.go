@@ -46,6 +46,7 @@ func TestParseSamplesRefuses(t *testing.T) {
 		header + "1,true,f,s,new,a,-,true,1,true,":          `line 2, column "seq"`,
 		header + "1,true,f,s,new,a,1,true,1ms,true,":        `line 2, column "total_ns"`,
 		header + "99999999999999999999,true,f,s,new,a,,,,,": `line 2, column "block"`,
+		header + "9223372036854775808,true,f,s,new,a,,,,,":  `line 2, column "block"`,
 		header + "1,true,\"f,s,new":                         "read the quoted value in line 2",
 	} {
 		if err := parseSamples(strings.NewReader(text), forTally, func(*Sample) {}); err == nil || !strings.Contains(err.Error(), want) {

@@ -1,3 +1,5 @@
+//go:build linux
+
 package bench
 
 import (
@@ -11,12 +13,15 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
 )
 
 // BenchmarkSummarize reads and summarises a run of 10 million requests, from
-// the files of its folder to its results with all intervals, and prints the
-// greatest memory that the process needed meanwhile.
+// the files of its folder to its results with all intervals, and prints how long
+// that took, how long processors worked for it, and the greatest memory that the
+// process needed meanwhile.
 func BenchmarkSummarize(b *testing.B) {
 	const samples = 10_000_000
 	plan := testPlan()
@@ -28,6 +33,7 @@ func BenchmarkSummarize(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	before := processorTime(b)
 	for b.Loop() {
 		debug.FreeOSMemory()
 		resetPeakMemory(b)
@@ -42,6 +48,7 @@ func BenchmarkSummarize(b *testing.B) {
 	}
 	b.ReportMetric(float64(info.Size())/1e6, "MB-of-file")
 	b.ReportMetric(peakMemory(b), "MB-at-peak")
+	b.ReportMetric((processorTime(b)-before).Seconds()/float64(b.N), "cpu-s/run")
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/run")
 }
@@ -85,6 +92,16 @@ func writeRun(tb testing.TB, dir string, plan Plan) {
 	if _, err := record.write(dir); err != nil {
 		tb.Fatal(err)
 	}
+}
+
+// processorTime returns how long processors have worked for this process.
+func processorTime(tb testing.TB) time.Duration {
+	tb.Helper()
+	var usage unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // resetPeakMemory makes peakMemory count from now on.
