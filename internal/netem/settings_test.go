@@ -108,3 +108,75 @@ func TestTc(t *testing.T) {
 		}
 	}
 }
+
+func TestReadTc(t *testing.T) {
+	for _, test := range []struct{ name, wanted, options, want string }{
+		{"as wanted", `{"delay":"7.5ms","jitter":"1ms","distribution":"normal","loss":{"random":{"percent":0.32}}}`,
+			`{"limit":10625,"delay":{"delay":0.0075,"jitter":0.001,"correlation":0},"loss-random":{"loss":0.0032,"correlation":0},"ecn":false,"gap":0}`,
+			`{"delay":"7.5ms","jitter":"1ms","distribution":"normal","loss":{"random":{"percent":0.32}}}`},
+		{"rounded", `{"delay":"7.123456789s","rate":"1001bit"}`,
+			`{"limit":1000,"delay":{"delay":7.12346,"jitter":0,"correlation":0},"rate":{"rate":125,"packetoverhead":0,"cellsize":0,"celloverhead":0},"ecn":false,"gap":0}`,
+			`{"delay":"7.123456789s","rate":"1001bit"}`},
+		{"another delay", `{"delay":"5ms","jitter":"1ms","distribution":"pareto"}`,
+			`{"limit":7500,"delay":{"delay":0.006,"jitter":0.001,"correlation":0.25},"ecn":false,"gap":0}`,
+			`{"delay":"6ms","jitter":"1ms","delay_correlation":25,"distribution":"pareto"}`},
+		{"another limit", `{}`, `{"limit":7,"ecn":false,"gap":0}`, `{"limit":7}`},
+		{"models", `{"loss":{"state":{"p13":1}}}`,
+			`{"limit":1000,"loss-gemodel":{"p":0.01,"r":0.1,"1-h":1,"1-k":0},"ecn":false,"gap":0}`,
+			`{"loss":{"gemodel":{"p":1,"r":10,"one_minus_h":100,"one_minus_k":0}}}`},
+		{"same model", `{"loss":{"state":{"p13":1}}}`,
+			`{"limit":1000,"loss-state":{"p13":0.01,"p31":0.99,"p32":0,"p23":1,"p14":0},"ecn":false,"gap":0}`,
+			`{"loss":{"state":{"p13":1,"p31":99,"p32":0,"p23":100,"p14":0}}}`},
+		{"the gap that tc fills in", `{"delay":"1ms","reorder":25,"reorder_correlation":50,"duplicate":1,"corrupt":2}`,
+			`{"limit":1250,"delay":{"delay":0.001,"jitter":0,"correlation":0},"duplicate":{"duplicate":0.01,"correlation":0},"reorder":{"reorder":0.25,"correlation":0.5},"corrupt":{"corrupt":0.02,"correlation":0},"ecn":false,"gap":1}`,
+			`{"delay":"1ms","duplicate":1,"corrupt":2,"reorder":25,"reorder_correlation":50}`},
+		{"a seed that nobody chose", `{"delay":"1ms"}`, `{"limit":1250,"delay":{"delay":0.001,"jitter":0,"correlation":0},"seed":999,"ecn":false,"gap":0}`, `{"delay":"1ms"}`},
+		{"another seed", `{"delay":"1ms","seed":5}`, `{"limit":1250,"delay":{"delay":0.001,"jitter":0,"correlation":0},"seed":999,"ecn":false,"gap":0}`, `{"delay":"1ms","seed":999}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			wanted, err := Parse([]byte(test.wanted))
+			if err != nil {
+				t.Fatal(err)
+			}
+			read, err := wanted.Forward.ReadTc([]byte(test.options), 1500)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, Profile{read, read}.JSON()); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+	if _, err := (Direction{}).ReadTc([]byte(`{"limit":"x"}`), 1500); err == nil {
+		t.Error("a limit that is no number was read")
+	}
+}
+
+func TestSticks(t *testing.T) {
+	for _, test := range []struct {
+		from, to string
+		want     bool
+	}{
+		{`{"delay":"1ms"}`, `{"delay":"2ms","loss":{"random":{"percent":1}}}`, false},
+		{`{"delay":"2ms","jitter":"1ms","loss":{"gemodel":{"p":1}}}`, `{}`, false},
+		{`{"rate":"1mbit"}`, `{"rate":"2mbit"}`, false},
+		{`{"rate":"1mbit"}`, `{"delay":"1ms"}`, true},
+		{`{"corrupt":1}`, `{}`, true},
+		{`{"delay":"1ms","reorder":1}`, `{"delay":"1ms"}`, true},
+		{`{"delay":"1ms","jitter":"1ms","distribution":"normal"}`, `{"delay":"1ms","jitter":"1ms"}`, true},
+		{`{"duplicate":1,"duplicate_correlation":5}`, `{"duplicate":1}`, true},
+		{`{"duplicate":1,"duplicate_correlation":5}`, `{"loss":{"random":{"percent":1,"correlation":5}}}`, false},
+	} {
+		from, err := Parse([]byte(test.from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		to, err := Parse([]byte(test.to))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := from.Forward.Sticks(to.Forward); got != test.want {
+			t.Errorf("from %s to %s: %v", test.from, test.to, got)
+		}
+	}
+}
