@@ -107,9 +107,9 @@ func TestAccBenchmarkRun(t *testing.T) {
 		}
 	}
 	linkIsBack := func(*terraform.State) error {
-		found, err := link.Observe(t.Context(), datadir.Dir(dataDir), link.Link{Network: "wan", A: "edge", B: "cloud"})
-		if err == nil && found.JSON() != `{"delay":"2ms"}` {
-			err = fmt.Errorf("after the run the link is %s", found.JSON())
+		found, err := link.Links{Data: datadir.Dir(dataDir)}.Observe(t.Context(), link.Link{Network: "wan", A: "edge", B: "cloud"})
+		if err == nil && found.Profile.JSON() != `{"delay":"2ms"}` {
+			err = fmt.Errorf("after the run the link is %s", found.Profile.JSON())
 		}
 		return err
 	}

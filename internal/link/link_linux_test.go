@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -34,23 +35,36 @@ func (n namespaces) Open(_ context.Context, url string) (host.Host, error) {
 	if !ok {
 		return nil, fmt.Errorf("open %s: %w", url, host.ErrNotExist)
 	}
-	return namespace{program: n.program, pid: pid}, nil
+	return namespace{url: url, program: n.program, pid: pid}, nil
 }
 
 type namespace struct {
 	host.Host
+	url     string
 	program string
 	pid     int
 }
+
+func (n namespace) URL() string { return n.url }
 
 func (n namespace) Agent(context.Context) (string, error) { return n.program, nil }
 
 func (n namespace) Run(ctx context.Context, c host.Command) (host.Output, error) {
 	var stdout, stderr bytes.Buffer
-	command := exec.CommandContext(ctx, "nsenter", append([]string{fmt.Sprintf("--net=/proc/%d/ns/net", n.pid)}, c.Argv...)...)
+	command := exec.CommandContext(ctx, "nsenter", append([]string{fmt.Sprintf("--net=/proc/%d/ns/net", n.pid), fmt.Sprintf("--mount=/proc/%d/ns/mnt", n.pid)}, c.Argv...)...)
 	command.Stdout, command.Stderr = &stdout, &stderr
 	if c.Stdout != nil {
 		command.Stdout = c.Stdout
+	}
+	if c.Stdin != nil {
+		input, err := command.StdinPipe()
+		if err != nil {
+			return host.Output{}, err
+		}
+		go func() { // not awaited: the input may have no end before the program has
+			_, _ = io.Copy(input, c.Stdin)
+			input.Close()
+		}()
 	}
 	if err := command.Run(); err != nil {
 		return host.Output{}, fmt.Errorf("%s: %w: %s", host.Quote(c.Argv), err, stderr.String())
@@ -61,7 +75,7 @@ func (n namespace) Run(ctx context.Context, c host.Command) (host.Output, error)
 var wan = link.Link{Network: "wan", A: "edge", B: "cloud"}
 
 // newTestbed starts a network with the hosts of wan.
-func newTestbed(t *testing.T) (datadir.Dir, namespaces) {
+func newTestbed(t *testing.T) link.Links {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("a network needs root")
@@ -109,7 +123,7 @@ func newTestbed(t *testing.T) (datadir.Dir, namespaces) {
 			t.Fatal(err)
 		}
 	}
-	return data, hosts
+	return link.Links{Data: data, Hosts: hosts}
 }
 
 func parse(t *testing.T, text string) netem.Profile {
@@ -122,9 +136,9 @@ func parse(t *testing.T, text string) netem.Profile {
 }
 
 func TestLink(t *testing.T) {
-	data, hosts := newTestbed(t)
+	links := newTestbed(t)
 	ctx := t.Context()
-	if _, err := link.Observe(ctx, data, wan); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := links.Observe(ctx, wan); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("before it is applied: %v", err)
 	}
 	for _, test := range []struct {
@@ -139,17 +153,17 @@ func TestLink(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			profile := parse(t, test.profile)
-			if err := link.Apply(ctx, data, wan, profile); err != nil {
+			if err := links.Apply(ctx, link.Spec{Link: wan, Profile: profile}); err != nil {
 				t.Fatal(err)
 			}
-			observed, err := link.Observe(ctx, data, wan)
+			observed, err := links.Observe(ctx, wan)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, want := observed.JSON(), profile.JSON(); got != want {
+			if got, want := observed.Profile.JSON(), profile.JSON(); got != want {
 				t.Errorf("observed %s, want %s", got, want)
 			}
-			measured, err := link.Verify(ctx, data, hosts, wan, profile, test.verification)
+			measured, err := links.Verify(ctx, wan, profile, test.verification)
 			if err != nil {
 				t.Error(err)
 			}
@@ -157,11 +171,11 @@ func TestLink(t *testing.T) {
 		})
 	}
 	t.Run("miss", func(t *testing.T) {
-		if err := link.Apply(ctx, data, wan, parse(t, `{"rtt":"20ms"}`)); err != nil {
+		if err := links.Apply(ctx, link.Spec{Link: wan, Profile: parse(t, `{"rtt":"20ms"}`)}); err != nil {
 			t.Fatal(err)
 		}
 		wanted := parse(t, `{"rtt":"10ms","loss":{"random":{"percent":50}}}`)
-		measured, err := link.Verify(ctx, data, hosts, wan, wanted, link.Verification{Packets: 50})
+		measured, err := links.Verify(ctx, wan, wanted, link.Verification{Packets: 50})
 		var miss *link.MissError
 		if !errors.As(err, &miss) || len(miss.Misses) != 3 {
 			t.Errorf("got %v, want the RTT and both losses to miss", err)
@@ -171,15 +185,15 @@ func TestLink(t *testing.T) {
 		}
 	})
 	for range 2 {
-		if err := link.Remove(ctx, data, wan); err != nil {
+		if err := links.Remove(ctx, wan); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := link.Observe(ctx, data, wan); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := links.Observe(ctx, wan); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("after it is removed: %v", err)
 	}
 	stranger := link.Link{Network: "wan", A: "edge", B: "moon"}
-	if err := link.Apply(ctx, data, stranger, netem.Profile{}); err == nil || !strings.Contains(err.Error(), `"moon" is not attached`) {
+	if err := links.Apply(ctx, link.Spec{Link: stranger}); err == nil || !strings.Contains(err.Error(), `"moon" is not attached`) {
 		t.Errorf("a link to a host that is not there: %v", err)
 	}
 }

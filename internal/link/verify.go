@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/terraform-testbed/terraform-provider-testbed/internal/datadir"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/netem"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/underlay"
@@ -25,7 +24,8 @@ type Verification struct {
 	Interval time.Duration // between them; 10 ms by default
 
 	// RTTTolerance is how far the median may be off, besides what jitter
-	// explains; the larger of 0.3 ms and 3 % by default.
+	// explains. By default it is the larger of 0.3 ms and 3 %, and of 0.5 ms
+	// and 5 % where kernels carry the link out.
 	RTTTolerance time.Duration
 
 	// LossTolerance is how far the share of lost packets may be off, from 0 to
@@ -45,7 +45,8 @@ const attempts = 3
 // where they were not asked for.
 type Measurement struct {
 	Packets                      int
-	WantedRTT                    time.Duration // median
+	WantedRTT                    time.Duration // median, beyond BaseRTT
+	BaseRTT                      time.Duration // before the link was made; 0 on a network
 	RTTMedian, RTTMin, RTTMax    time.Duration
 	WantedForward, WantedReverse float64
 	ForwardLoss, ReverseLoss     float64
@@ -70,11 +71,17 @@ type Echoes struct {
 }
 
 // Flow is what the probe "flow" prints: how many of the numbered datagrams
-// reached the other host, and how many of those came back.
+// reached the other host, and how many of those came back. Twice counts those
+// that came again, Overtaken those that came after a later one.
 type Flow struct {
-	Sent     int `json:"sent"`
-	Arrived  int `json:"arrived"`
-	Returned int `json:"returned"`
+	Sent      int `json:"sent"`
+	Arrived   int `json:"arrived"`
+	Twice     int `json:"twice"`
+	Overtaken int `json:"overtaken"`
+
+	Returned          int `json:"returned"`
+	TwiceReturned     int `json:"twice_returned"`
+	OvertakenReturned int `json:"overtaken_returned"`
 }
 
 // Flood is what the probe "flood" prints: IP bytes that arrived after the first
@@ -86,14 +93,14 @@ type Flood struct {
 
 // Verify measures the link between the running hosts and compares it with the
 // profile. A miss is a *MissError, with the last measurement beside it.
-func Verify(ctx context.Context, data datadir.Dir, hosts host.Opener, l Link, profile netem.Profile, v Verification) (Measurement, error) {
+func (s Links) Verify(ctx context.Context, l Link, profile netem.Profile, v Verification) (Measurement, error) {
 	if v.Packets == 0 {
 		v.Packets = 100
 	}
 	if v.Interval == 0 {
 		v.Interval = 10 * time.Millisecond
 	}
-	p, err := newProber(ctx, data, hosts, l, profile, v)
+	p, err := s.newProber(ctx, l, profile, v)
 	if err != nil {
 		return Measurement{}, fmt.Errorf("verify link %s: %w", l, err)
 	}
@@ -117,6 +124,10 @@ type prober struct {
 	profile netem.Profile
 	want    netem.Expectation
 	v       Verification
+
+	base    time.Duration // RTT of the path without the link
+	least   time.Duration // that the RTT may always be off
+	percent time.Duration // of the wanted RTT that it may be off
 }
 
 // end is one host of a link, and how to reach it from the other.
@@ -126,21 +137,18 @@ type end struct {
 	address string
 }
 
-func newProber(ctx context.Context, data datadir.Dir, hosts host.Opener, l Link, profile netem.Profile, v Verification) (*prober, error) {
-	client, err := underlay.Open(data, l.Network)
+func (s Links) newProber(ctx context.Context, l Link, profile netem.Profile, v Verification) (*prober, error) {
+	p := &prober{profile: profile, want: profile.Expect(probeSize), v: v, least: 300 * time.Microsecond, percent: 3}
+	addresses, err := s.addresses(ctx, l, p)
 	if err != nil {
 		return nil, err
 	}
-	a, b, err := ends(ctx, client, l)
-	if err != nil {
-		return nil, err
-	}
-	p := &prober{profile: profile, want: profile.Expect(probeSize), v: v}
-	for _, side := range []struct {
-		end  *end
-		port underlay.Port
+	a, b := l.Hosts()
+	for i, side := range []struct {
+		end *end
+		url string
 	}{{&p.a, a}, {&p.b, b}} {
-		h, err := hosts.Open(ctx, "local://"+side.port.Host)
+		h, err := s.Hosts.Open(ctx, side.url)
 		if err != nil {
 			return nil, err
 		}
@@ -148,9 +156,35 @@ func newProber(ctx context.Context, data datadir.Dir, hosts host.Opener, l Link,
 		if err != nil {
 			return nil, err
 		}
-		*side.end = end{host: h, agent: agent, address: side.port.Address.Addr().String()}
+		*side.end = end{host: h, agent: agent, address: addresses[i]}
 	}
 	return p, nil
+}
+
+// addresses returns those of both hosts, and notes what else is known of the
+// path.
+func (s Links) addresses(ctx context.Context, l Link, p *prober) (addresses [2]string, err error) {
+	if l.ByKernel() {
+		status, err := s.Observe(ctx, l)
+		if err != nil {
+			return addresses, err
+		}
+		for i, of := range status.Shaping.Addresses {
+			if len(of) == 0 {
+				return addresses, fmt.Errorf("the hosts know no address of host %d of the link", i+1)
+			}
+			addresses[i] = of[0].String()
+		}
+		p.base = status.baseRTT()
+		p.least, p.percent = 500*time.Microsecond, 5
+		return addresses, nil
+	}
+	client, err := underlay.Open(s.Data, l.Network)
+	if err != nil {
+		return addresses, err
+	}
+	a, b, err := ends(ctx, client, l)
+	return [2]string{a.Address.Addr().String(), b.Address.Addr().String()}, err
 }
 
 // probeSize is about the size of an echo or flow probe as an IP packet.
@@ -158,7 +192,7 @@ const probeSize = 84
 
 // measure takes one measurement and names what it missed.
 func (p *prober) measure(ctx context.Context) (Measurement, []string, error) {
-	m := Measurement{Packets: p.v.Packets, WantedRTT: p.want.RTT, WantedForward: p.want.ForwardLoss, WantedReverse: p.want.ReverseLoss}
+	m := Measurement{Packets: p.v.Packets, WantedRTT: p.want.RTT, BaseRTT: p.base, WantedForward: p.want.ForwardLoss, WantedReverse: p.want.ReverseLoss}
 	echoes, flow, err := p.sample(ctx)
 	if err != nil {
 		return m, nil, err
@@ -172,8 +206,12 @@ func (p *prober) measure(ctx context.Context) (Measurement, []string, error) {
 		slices.Sort(echoes.RTT)
 		m.RTTMin, m.RTTMedian, m.RTTMax = echoes.RTT[0], echoes.RTT[len(echoes.RTT)/2], echoes.RTT[len(echoes.RTT)-1]
 		tolerance := p.rttTolerance(len(echoes.RTT))
-		if off := m.RTTMedian - m.WantedRTT; off.Abs() > tolerance {
-			miss("measured an RTT of %s (median of %d), wanted %s within %s", ms(m.RTTMedian), len(echoes.RTT), ms(m.WantedRTT), ms(tolerance))
+		if off := m.RTTMedian - m.BaseRTT - m.WantedRTT; off.Abs() > tolerance {
+			wanted := ms(m.WantedRTT)
+			if m.BaseRTT > 0 {
+				wanted += " beyond the " + ms(m.BaseRTT) + " of the path itself,"
+			}
+			miss("measured an RTT of %s (median of %d), wanted %s within %s", ms(m.RTTMedian), len(echoes.RTT), wanted, ms(tolerance))
 		}
 	}
 	m.ForwardLoss = share(flow.Sent-flow.Arrived, flow.Sent)
@@ -230,7 +268,7 @@ func (p *prober) sample(ctx context.Context) (echoes Echoes, flow Flow, err erro
 
 // rttTolerance is how far the median of some round-trip times may be off.
 func (p *prober) rttTolerance(samples int) time.Duration {
-	tolerance := max(300*time.Microsecond, p.want.RTT*3/100)
+	tolerance := max(p.least, p.want.RTT*p.percent/100)
 	if p.v.RTTTolerance > 0 {
 		tolerance = p.v.RTTTolerance
 	}

@@ -78,7 +78,8 @@ func (r *run) boxes() (near, middle box, far []box) {
 	}
 	for _, id := range r.Plan.Links() {
 		if l, err := link.Parse(id); err == nil {
-			others[l.A], others[l.B] = true, true
+			a, b := l.Hosts()
+			others[hostOf(a)], others[hostOf(b)] = true, true
 		}
 		middle.lines = append(middle.lines, "link "+id)
 		for _, s := range r.Scenarios {

@@ -19,6 +19,7 @@ import (
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/function/server"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/k3s/sweep"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/link/probe"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/link/shape"
 	nebula "github.com/terraform-testbed/terraform-provider-testbed/internal/nebula/daemon"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/underlay/daemon"
 )
@@ -33,6 +34,7 @@ func commands() map[string]command {
 		"function":  server.Run,
 		"k3s-sweep": sweep.Command,
 		"probe":     probe.Command,
+		"shape":     shape.Command,
 		"underlay":  daemon.Command,
 		"load":      load.Serve,
 		"nebula":    nebula.Command,

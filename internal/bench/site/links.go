@@ -13,12 +13,15 @@ type links struct {
 	verification link.Verification
 }
 
+func (l links) all() link.Links { return link.Links{Data: l.site.Data, Hosts: l.site.Hosts} }
+
 func (l links) Observe(ctx context.Context, id string) (netem.Profile, error) {
 	parsed, err := link.Parse(id)
 	if err != nil {
 		return netem.Profile{}, err
 	}
-	return link.Observe(ctx, l.site.Data, parsed)
+	status, err := l.all().Observe(ctx, parsed)
+	return status.Profile, err
 }
 
 func (l links) Apply(ctx context.Context, id string, profile netem.Profile) error {
@@ -26,13 +29,14 @@ func (l links) Apply(ctx context.Context, id string, profile netem.Profile) erro
 	if err != nil {
 		return err
 	}
-	return link.Apply(ctx, l.site.Data, parsed, profile)
+	return l.all().Change(ctx, parsed, profile)
 }
 
 // measured is a link.Measurement for the record.
 type measured struct {
 	Packets       int     `json:"packets"`
-	WantedRTT     float64 `json:"wanted_rtt_ms"`
+	WantedRTT     float64 `json:"wanted_rtt_ms"` // beyond the base
+	BaseRTT       float64 `json:"base_rtt_ms"`   // of the path without the link; 0 on a network
 	RTTMedian     float64 `json:"rtt_median_ms"`
 	RTTMin        float64 `json:"rtt_min_ms"`
 	RTTMax        float64 `json:"rtt_max_ms"`
@@ -48,14 +52,15 @@ func (l links) Verify(ctx context.Context, id string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	profile, err := link.Observe(ctx, l.site.Data, parsed)
+	status, err := l.all().Observe(ctx, parsed)
 	if err != nil {
 		return nil, err
 	}
-	m, err := link.Verify(ctx, l.site.Data, l.site.Hosts, parsed, profile, l.verification)
+	m, err := l.all().Verify(ctx, parsed, status.Profile, l.verification)
 	return measured{
 		Packets:   m.Packets,
 		WantedRTT: m.WantedRTT.Seconds() * 1000,
+		BaseRTT:   m.BaseRTT.Seconds() * 1000,
 		RTTMedian: m.RTTMedian.Seconds() * 1000, RTTMin: m.RTTMin.Seconds() * 1000, RTTMax: m.RTTMax.Seconds() * 1000,
 		WantedForward: 100 * m.WantedForward, ForwardLoss: 100 * m.ForwardLoss,
 		WantedReverse: 100 * m.WantedReverse, ReverseLoss: 100 * m.ReverseLoss,

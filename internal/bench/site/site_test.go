@@ -101,7 +101,7 @@ func newBed(t *testing.T) *bed {
 	must(err)
 	l, err := link.Parse(edgeCloud)
 	must(err)
-	must(link.Apply(ctx, data, l, b.configured))
+	must(link.Links{Data: data}.Apply(ctx, link.Spec{Link: l, Profile: b.configured}))
 	b.plan = bench.Plan{
 		Name:        "small",
 		Functions:   map[string]bench.Function{"hello-world": {}, "payload-echo": {PayloadBytes: 102400, Echo: true}},
@@ -145,9 +145,9 @@ func (b *bed) checkAfterwards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	after, err := link.Observe(t.Context(), b.Data, l)
-	if err != nil || !after.Equal(b.configured) {
-		t.Errorf("after the run the link is %s (%v), want %s", after.JSON(), err, b.configured.JSON())
+	after, err := link.Links{Data: b.Data}.Observe(t.Context(), l)
+	if err != nil || !after.Profile.Equal(b.configured) {
+		t.Errorf("after the run the link is %s (%v), want %s", after.Profile.JSON(), err, b.configured.JSON())
 	}
 	pods, err := b.cluster.List(t.Context(), "v1", "Pod", "", RunLabel)
 	if err != nil || len(pods) > 0 {

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -43,12 +42,35 @@ func head(datagram []byte, kind byte, session uint64, number uint32) {
 
 // report is what the answering side saw of a session.
 type report struct {
+	passed
 	Arrived int           `json:"arrived"` // different numbers
 	Bytes   int64         `json:"bytes"`   // IP bytes after the first packet
 	Time    time.Duration `json:"time"`    // from the first to the last packet
 
-	seen  map[uint32]bool
 	first time.Time
+}
+
+// passed are the numbered datagrams of one direction that came.
+type passed struct {
+	Twice     int `json:"twice"`     // that came again
+	Overtaken int `json:"overtaken"` // that came after a later one
+
+	seen    map[uint32]bool
+	highest uint32
+}
+
+// pass notes a datagram, and tells whether it is the first of its number.
+func (p *passed) pass(number uint32) bool {
+	if p.seen[number] {
+		p.Twice++
+		return false
+	}
+	p.seen[number] = true
+	if number < p.highest {
+		p.Overtaken++
+	}
+	p.highest = max(p.highest, number)
+	return true
 }
 
 // answer answers datagrams at an address until ctx ends.
@@ -58,6 +80,9 @@ func answer(ctx context.Context, address string) error {
 		return err
 	}
 	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(ip, 0)))
+	if errors.Is(err, syscall.EADDRNOTAVAIL) { // it is translated on the way here
+		conn, err = net.ListenUDP("udp", nil)
+	}
 	if err != nil {
 		return err
 	}
@@ -67,7 +92,8 @@ func answer(ctx context.Context, address string) error {
 	if err := setOption(conn, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20); err != nil {
 		return fmt.Errorf("enlarge the receive buffer: %w", err)
 	}
-	fmt.Println(conn.LocalAddr())
+	port := conn.LocalAddr().(*net.UDPAddr).AddrPort().Port() //nolint:forcetypeassert // a UDP socket has one
+	fmt.Println(netip.AddrPortFrom(ip, port))
 	sessions := map[uint64]*report{}
 	buffer := make([]byte, 2048)
 	for {
@@ -84,17 +110,16 @@ func answer(ctx context.Context, address string) error {
 		session := binary.BigEndian.Uint64(buffer[1:])
 		r := sessions[session]
 		if r == nil {
-			r = &report{seen: map[uint32]bool{}}
+			r = &report{passed: passed{seen: map[uint32]bool{}}}
 			sessions[session] = r
 		}
 		out := buffer[:n]
 		switch buffer[0] {
 		case kindFlow:
 			number := binary.BigEndian.Uint32(buffer[9:])
-			if r.seen[number] {
+			if !r.pass(number) {
 				continue // a duplicate gets no second answer
 			}
-			r.seen[number] = true
 		case kindFlood:
 			r.flood(n)
 			continue
@@ -132,12 +157,8 @@ func flow(to netip.AddrPort, p pace) (link.Flow, error) {
 	}
 	defer conn.Close()
 	session := rand.Uint64()
-	var returned atomic.Int64
-	received := make(chan struct{})
-	go func() {
-		defer close(received)
-		countReturned(conn, session, p.count, &returned)
-	}()
+	received := make(chan passed, 1)
+	go func() { received <- returning(conn, session, p.count) }()
 	datagram := make([]byte, flowLen)
 	err = p.send(func(i int) error {
 		head(datagram, kindFlow, session, uint32(i))
@@ -145,7 +166,7 @@ func flow(to netip.AddrPort, p pace) (link.Flow, error) {
 		return err
 	})
 	_ = conn.SetReadDeadline(time.Now().Add(p.wait))
-	<-received
+	back := <-received
 	if err != nil {
 		return link.Flow{}, err
 	}
@@ -153,25 +174,28 @@ func flow(to netip.AddrPort, p pace) (link.Flow, error) {
 	if err != nil {
 		return link.Flow{}, err
 	}
-	return link.Flow{Sent: p.count, Arrived: r.Arrived, Returned: int(returned.Load())}, nil
+	return link.Flow{
+		Sent: p.count, Arrived: r.Arrived, Twice: r.Twice, Overtaken: r.Overtaken,
+		Returned: len(back.seen), TwiceReturned: back.Twice, OvertakenReturned: back.Overtaken,
+	}, nil
 }
 
-// countReturned counts the different numbers that come back, until all have or
-// the connection's deadline is over.
-func countReturned(conn *net.UDPConn, session uint64, count int, returned *atomic.Int64) {
-	seen := map[uint32]bool{}
+// returning notes the numbers that come back, until all have or the
+// connection's deadline is over.
+func returning(conn *net.UDPConn, session uint64, count int) passed {
+	back := passed{seen: map[uint32]bool{}}
 	buffer := make([]byte, 2048)
-	for len(seen) < count {
+	for len(back.seen) < count {
 		n, err := conn.Read(buffer)
 		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed) {
-			return
+			break
 		}
 		if err != nil || n < headLen || buffer[0] != kindFlow || binary.BigEndian.Uint64(buffer[1:]) != session {
 			continue
 		}
-		seen[binary.BigEndian.Uint32(buffer[9:])] = true
-		returned.Store(int64(len(seen)))
+		back.pass(binary.BigEndian.Uint32(buffer[9:]))
 	}
+	return back
 }
 
 // ask asks the answering side for its report until it comes, since the link
