@@ -19,6 +19,7 @@ import (
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/datadir"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/link"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/link/linktest"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/netem"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/underlay"
 )
@@ -133,6 +134,12 @@ func parse(t *testing.T, text string) netem.Profile {
 		t.Fatal(err)
 	}
 	return profile
+}
+
+// TestConformance runs the suite of all links on a network. The same runs on
+// kernels in virtual machines.
+func TestConformance(t *testing.T) {
+	linktest.Run(t, newTestbed(t), link.Spec{Link: wan})
 }
 
 func TestLink(t *testing.T) {

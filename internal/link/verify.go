@@ -51,6 +51,7 @@ type Measurement struct {
 	WantedForward, WantedReverse float64
 	ForwardLoss, ReverseLoss     float64
 	ForwardRate, ReverseRate     netem.Rate
+	Flow                         Flow
 }
 
 // MissError says which of the wanted values a measurement missed.
@@ -197,6 +198,7 @@ func (p *prober) measure(ctx context.Context) (Measurement, []string, error) {
 	if err != nil {
 		return m, nil, err
 	}
+	m.Flow = flow
 	var misses []string
 	miss := func(format string, args ...any) { misses = append(misses, fmt.Sprintf(format, args...)) }
 

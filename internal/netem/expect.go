@@ -51,7 +51,7 @@ func (d Direction) missing() float64 {
 	lost, corrupt, twice := d.Loss.Ratio(), ratio(d.Corrupt, d.CorruptCorrelation), ratio(d.Duplicate, d.DuplicateCorrelation)
 	one := (1-twice)*(1-lost) + twice*lost + twice*(1-lost)*lost
 	two := twice * (1 - lost) * (1 - lost)
-	return 1 - one*(1-corrupt) - two*(1-corrupt*corrupt)
+	return max(0, 1-one*(1-corrupt)-two*(1-corrupt*corrupt))
 }
 
 // alone is the delay of a packet that meets an empty queue, in nanoseconds.

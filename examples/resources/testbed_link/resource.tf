@@ -27,3 +27,21 @@ resource "testbed_link" "edge_cloud" {
     packets = 200
   }
 }
+
+# Two machines that are reached by SSH: their kernels carry the link out, on the
+# network cards by which they reach each other.
+resource "testbed_ssh_host" "board" {
+  address = "198.18.0.21"
+  user    = "pi"
+}
+
+resource "testbed_ssh_host" "rented" {
+  address = "198.18.0.22"
+  user    = "root"
+}
+
+resource "testbed_link" "board_rented" {
+  between = [testbed_ssh_host.board.url, testbed_ssh_host.rented.url]
+  profile = testbed_netem_profile.edge.json
+  verify  = {}
+}
