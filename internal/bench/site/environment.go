@@ -145,13 +145,19 @@ func describeNode(node *unstructured.Unstructured) nodeInfo {
 	}
 }
 
-// cpuModel returns the model in the text of /proc/cpuinfo, "" without one.
+// cpuModel returns the model in the text of /proc/cpuinfo, "" without one. That
+// of a board, such as a Raspberry Pi, says more than that of its processor.
 func cpuModel(text []byte) string {
+	model := ""
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for lines.Scan() {
-		if key, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(key) == "model name" {
+		key, value, _ := strings.Cut(lines.Text(), ":")
+		switch strings.TrimSpace(key) {
+		case "Model":
 			return strings.TrimSpace(value)
+		case "model name":
+			model = strings.TrimSpace(value)
 		}
 	}
-	return ""
+	return model
 }

@@ -81,6 +81,12 @@ func Start(t testing.TB, opener *local.Opener, name string, client Key, config .
 			t.Error(err)
 		}
 	})
+	return Serve(t, opener, name, client, config...)
+}
+
+// Serve is Start on a local host that is there already.
+func Serve(t testing.TB, opener *local.Opener, name string, client Key, config ...string) *Server {
+	t.Helper()
 	h, err := opener.Open(t.Context(), local.URL(name))
 	if err != nil {
 		t.Fatal(err)
