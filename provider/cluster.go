@@ -132,6 +132,7 @@ func readInCluster(ctx context.Context, data *providerData, url types.String, th
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		resp.State.RemoveResource(ctx)
+	case err != nil && data.leave(&resp.Diagnostics, strings.TrimPrefix(url.ValueString(), "k3s+"), err):
 	case err != nil:
 		addFailure(&resp.Diagnostics, "Read", thing, name, err, "Check that the cluster "+url.ValueString()+" runs and can be reached.")
 	}
@@ -142,7 +143,7 @@ func readInCluster(ctx context.Context, data *providerData, url types.String, th
 // cluster, is no error.
 func deleteInCluster(ctx context.Context, data *providerData, url types.String, limit time.Duration, thing, name string, resp *resource.DeleteResponse, work clusterWork) {
 	err := work.in(ctx, data, url, limit)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !data.leave(&resp.Diagnostics, strings.TrimPrefix(url.ValueString(), "k3s+"), err) {
 		addFailure(&resp.Diagnostics, "Delete", thing, name, err, "Check that the cluster "+url.ValueString()+" runs and can be reached, and destroy again.")
 	}
 }

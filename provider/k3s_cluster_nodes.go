@@ -291,7 +291,7 @@ func (w *k3sWork) join(ctx context.Context, verb string, diags *diag.Diagnostics
 // readAgents takes those agents out of the state that are not on their hosts as
 // they were applied, and returns the names of those that are stale. A host that
 // cannot be asked is an error.
-func (m *k3sClusterModel) readAgents(ctx context.Context, hosts host.Opener, applied k3sApplied, diags *diag.Diagnostics) (stale []string) {
+func (m *k3sClusterModel) readAgents(ctx context.Context, data *providerData, applied k3sApplied, diags *diag.Diagnostics) (stale []string) {
 	if m.Agents.IsNull() {
 		return nil
 	}
@@ -302,7 +302,7 @@ func (m *k3sClusterModel) readAgents(ctx context.Context, hosts host.Opener, app
 		}
 		hostURL := node.Host.ValueString()
 		var status k3s.NodeStatus
-		h, err := hosts.Open(ctx, hostURL)
+		h, err := data.hosts.Open(ctx, hostURL)
 		if err == nil {
 			status, err = k3s.ObserveAgent(ctx, h)
 		}
@@ -311,6 +311,7 @@ func (m *k3sClusterModel) readAgents(ctx context.Context, hosts host.Opener, app
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
+		case err != nil && data.leave(diags, hostURL, err):
 		case err != nil:
 			addFailure(diags, "Read", "Cluster", m.Name.ValueString(), err, "Check that the host "+hostURL+" runs and can be reached. A node that cannot be asked is not taken for removed.")
 			return nil
@@ -333,22 +334,25 @@ func (m *k3sClusterModel) readAgents(ctx context.Context, hosts host.Opener, app
 
 // removeAgents removes k3s from the hosts of agents, of which the server need
 // not know, since it goes next.
-func removeAgents(ctx context.Context, hosts host.Opener, cluster string, applied k3sApplied) error {
+func removeAgents(ctx context.Context, data *providerData, cluster string, applied k3sApplied, diags *diag.Diagnostics) error {
 	urls := slices.Sorted(maps.Keys(applied.Agents))
 	errs := make([]error, len(urls))
 	var wait sync.WaitGroup
 	for i, hostURL := range urls {
 		wait.Go(func() {
-			h, err := hosts.Open(ctx, hostURL)
+			h, err := data.hosts.Open(ctx, hostURL)
 			if err == nil {
 				err = k3s.RemoveAgent(ctx, h, cluster)
 			}
-			if !errors.Is(err, fs.ErrNotExist) {
-				errs[i] = err
-			}
+			errs[i] = err
 		})
 	}
 	wait.Wait()
+	for i, err := range errs {
+		if errors.Is(err, fs.ErrNotExist) || err != nil && data.leave(diags, urls[i], err) {
+			errs[i] = nil
+		}
+	}
 	return errors.Join(errs...)
 }
 

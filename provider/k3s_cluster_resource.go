@@ -54,6 +54,7 @@ const (
 var objectAsEmpty = basetypes.ObjectAsOptions{UnhandledNullAsEmpty: true, UnhandledUnknownAsEmpty: true}
 
 type k3sClusterResource struct {
+	data      *providerData
 	hosts     host.Opener
 	artifacts *artifact.Cache
 }
@@ -250,7 +251,7 @@ func (r *k3sClusterResource) Schema(ctx context.Context, _ resource.SchemaReques
 
 func (r *k3sClusterResource) Configure(_ context.Context, req resource.ConfigureRequest, resp *resource.ConfigureResponse) {
 	if data := configured(req.ProviderData, &resp.Diagnostics); data != nil {
-		r.hosts, r.artifacts = data.hosts, data.artifacts
+		r.data, r.hosts, r.artifacts = data, data.hosts, data.artifacts
 	}
 }
 
@@ -556,6 +557,8 @@ func (r *k3sClusterResource) Read(ctx context.Context, req resource.ReadRequest,
 		resp.Diagnostics.Append(state.setHost(ctx, status.NodeStatus)...)
 		resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
 		return
+	case err != nil && !imported && r.data.leave(&resp.Diagnostics, hostURL, err):
+		return
 	case err != nil:
 		addFailure(&resp.Diagnostics, "Read", "Cluster", hostURL, err, "Look at the log of the service k3s on the host. A cluster that cannot be asked is not taken for removed.")
 		return
@@ -566,7 +569,7 @@ func (r *k3sClusterResource) Read(ctx context.Context, req resource.ReadRequest,
 	} else if status.Registries != applied.Registries {
 		state.Registries = jsontypes.NewNormalizedNull()
 	}
-	stale := state.readAgents(ctx, r.hosts, applied, &resp.Diagnostics)
+	stale := state.readAgents(ctx, r.data, applied, &resp.Diagnostics)
 	if status.Stale {
 		stale = append(stale, state.Name.ValueString())
 	}
@@ -623,12 +626,16 @@ func (r *k3sClusterResource) Delete(ctx context.Context, req resource.DeleteRequ
 	applied := r.applied(ctx, req.Private, &resp.Diagnostics)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := removeAgents(ctx, r.hosts, state.Name.ValueString(), applied)
+	err := removeAgents(ctx, r.data, state.Name.ValueString(), applied, &resp.Diagnostics)
 	if err == nil {
+		hostURL := strings.TrimPrefix(state.ID.ValueString(), "k3s+")
 		var h host.Host
-		h, err = r.hosts.Open(ctx, strings.TrimPrefix(state.ID.ValueString(), "k3s+"))
+		h, err = r.hosts.Open(ctx, hostURL)
 		if err == nil {
 			err = k3s.Remove(ctx, h, state.Name.ValueString())
+		}
+		if err != nil && r.data.leave(&resp.Diagnostics, hostURL, err) {
+			return
 		}
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

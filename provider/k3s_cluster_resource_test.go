@@ -23,6 +23,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/terraform"
 	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
 
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/ssh"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/k3s/k3stest"
 )
 
@@ -370,6 +371,56 @@ func TestK3sClusterDownload(t *testing.T) {
 	})
 	if got := downloads.Load(); got != 2 {
 		t.Errorf("%d downloads, want 2 of 2 files", got)
+	}
+}
+
+// A cluster on hosts that are gone for good can be given up, and only then.
+func TestK3sClusterAbandoned(t *testing.T) {
+	dir := t.TempDir()
+	server := k3stest.New(t)
+	server.Name = "ssh://edge"
+	agent := k3stest.NewAgent(server, "ssh://b", "198.19.0.12")
+	binary := k3sFile(t, filepath.Join(t.TempDir(), "k3s"), "k3s version v1.37.2+k3s1\n")
+	config := providerConfig(dir) + fmt.Sprintf(`
+resource "testbed_k3s_cluster" "test" {
+  name = "edge"
+  %s
+  agents = [{ host = "ssh://b", node_ip = "198.19.0.12" }]
+  binary = { source = %q }
+}
+`, k3sServer("ssh://edge", "198.19.0.11"), binary)
+	abandon := func(name string) {
+		records := ssh.NewOpener(ssh.Config{Records: ssh.Records(filepath.Join(dir, "ssh"))})
+		if err := records.Remember(ssh.Target{Address: name}, ssh.Record{Abandon: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resource.UnitTest(t, resource.TestCase{
+		ProtoV6ProviderFactories: k3sFactories(server, agent),
+		Steps: []resource.TestStep{
+			{Config: config},
+			{
+				PreConfig:   func() { agent.Unreachable = true },
+				Config:      config,
+				ExpectError: wrapped("A node that cannot be asked is not taken for removed"),
+			},
+			{
+				PreConfig: func() { abandon("b") },
+				Config:    config, PlanOnly: true,
+			},
+			{
+				PreConfig:   func() { server.Unreachable = true },
+				Config:      config,
+				ExpectError: wrapped("A cluster that cannot be asked is not taken for removed"),
+			},
+			{
+				PreConfig: func() { abandon("edge") },
+				Config:    providerConfig(dir),
+			},
+		},
+	})
+	if len(server.Services()) != 1 || len(agent.Services()) != 1 {
+		t.Errorf("services %v and %v, want what was left alone", server.Services(), agent.Services())
 	}
 }
 

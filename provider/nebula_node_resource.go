@@ -386,7 +386,9 @@ func (r *nebulaNodeResource) Read(ctx context.Context, req resource.ReadRequest,
 		return
 	}
 	if err != nil {
-		addFailure(&resp.Diagnostics, "Read", "Nebula "+r.name, m.Host.ValueString(), err, "Make the host reachable.")
+		if imported || !r.data.leave(&resp.Diagnostics, m.Host.ValueString(), err) {
+			addFailure(&resp.Diagnostics, "Read", "Nebula "+r.name, m.Host.ValueString(), err, "Make the host reachable.")
+		}
 		return
 	}
 	m.set(status)
@@ -474,7 +476,7 @@ func (r *nebulaNodeResource) Delete(ctx context.Context, req resource.DeleteRequ
 	if err == nil {
 		err = r.data.overlay.Remove(ctx, h)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !r.data.leave(&resp.Diagnostics, m.Host.ValueString(), err) {
 		addFailure(&resp.Diagnostics, "Delete", "Nebula "+r.name, m.Host.ValueString(), err, "Make the host reachable.")
 	}
 }
