@@ -142,7 +142,27 @@ func TestAccBenchmarkRun(t *testing.T) {
 				ConfigPlanChecks: expect(plancheck.ResourceActionUpdate),
 				Check:            runs(1),
 			},
+			{ // a claim is held against what was measured
+				Config:           base + run(inResults, `expect = { claim = { scenario = "edge", max_median_ms = 0.001 } }`),
+				ConfigPlanChecks: expect(plancheck.ResourceActionUpdate),
+				ExpectError:      wrapped(`Expectation Not Met.*does not meet the expectation "claim".*scenario "edge".*should be at most 0.001 ms: it is not.*The results are kept`),
+			},
 			{
+				Config:           base + run(inResults, `expect = { claim = { scenario = "edge", max_median_ms = 60000 } }`),
+				ConfigPlanChecks: expect(plancheck.ResourceActionUpdate),
+				Check:            runs(1),
+			},
+			{ // a run that fails its claim is kept, and made again
+				Config:           base + run(inResults, "keep_results = false", `triggers = { attempt = "2" }`, `expect = { claim = { arm = "name", max_overhead_percent = 5 } }`),
+				ConfigPlanChecks: expect(plancheck.ResourceActionDestroyBeforeCreate),
+				ExpectError:      wrapped(`Expectation Not Met.*the interval has no such end. More blocks, 5 at least`),
+			},
+			{
+				PreConfig: func() {
+					if err := runs(2)(nil); err != nil {
+						t.Error(err)
+					}
+				},
 				Config:           base + run(inResults, "keep_results = false", `triggers = { attempt = "2" }`),
 				ConfigPlanChecks: expect(plancheck.ResourceActionDestroyBeforeCreate),
 				Check:            resource.ComposeTestCheckFunc(linkIsBack, runs(2)),

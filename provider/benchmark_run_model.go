@@ -42,6 +42,7 @@ type benchmarkRunModel struct {
 	MaxErrorRatio  types.Float64        `tfsdk:"max_error_ratio"`
 	Verify         types.Object         `tfsdk:"verify"`
 	Describe       types.Set            `tfsdk:"describe"`
+	Expect         types.Map            `tfsdk:"expect"`
 	Triggers       types.Map            `tfsdk:"triggers"`
 	ResultsDir     types.String         `tfsdk:"results_dir"`
 	Resume         types.Bool           `tfsdk:"resume"`
@@ -141,6 +142,7 @@ type benchmarkVerifyModel struct {
 func (m *benchmarkRunModel) validate(ctx context.Context, diags *diag.Diagnostics) {
 	m.validateArms(ctx, diags)
 	m.validateScenarios(ctx, diags)
+	m.validateExpect(ctx, diags)
 	requests, blocks := int64OrDefault(m.Requests, 100), int64OrDefault(m.Blocks, 5)
 	if requests < blocks && !m.Requests.IsUnknown() && !m.Blocks.IsUnknown() {
 		diags.AddAttributeError(path.Root("requests"), "Too Few Requests",

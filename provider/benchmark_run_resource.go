@@ -288,6 +288,7 @@ func benchmarkRunPlanAttributes() map[string]schema.Attribute {
 			PlanModifiers:       []planmodifier.Set{setplanmodifier.RequiresReplace()},
 			MarkdownDescription: "URLs of other clusters whose nodes and images are recorded in `environment`, as those of the calling cluster are.",
 		},
+		"expect": benchmarkExpectAttribute(),
 		"triggers": schema.MapAttribute{
 			Optional: true, ElementType: types.StringType,
 			PlanModifiers:       replaceMap,
@@ -374,7 +375,7 @@ func benchmarkRunResultAttributes() map[string]schema.Attribute {
 			PlanModifiers:       []planmodifier.Map{mapplanmodifier.UseStateForUnknown()},
 			MarkdownDescription: "SHA-256 of each file of the run's folder in hexadecimal, by its path in the folder. The folder has them in `SHA256SUMS` too.",
 		},
-		"environment":    text("What the run took place on, as JSON: kernel, CPU, versions and images, the plan, and the links as they were read back and measured around each visit; durations of the plan are nanoseconds. It is also in `environment.json` beside the samples file."),
+		"environment": text("What the run took place on, as JSON: kernel, CPU, versions and images, the plan, and the links as they were read back and measured around each visit; durations of the plan are nanoseconds. It is also in `environment.json` beside the samples file."),
 		"invalid_blocks": schema.Int64Attribute{
 			Computed:            true,
 			PlanModifiers:       []planmodifier.Int64{int64planmodifier.UseStateForUnknown()},
@@ -496,6 +497,7 @@ func (r *benchmarkRunResource) Create(ctx context.Context, req resource.CreateRe
 	model.ID = types.StringValue(id)
 	resp.Diagnostics.Append(model.set(report)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
+	model.judge(ctx, &resp.Diagnostics)
 }
 
 // keptSamples says where the requests of a run without results are, and what
@@ -522,11 +524,14 @@ func (r *benchmarkRunResource) Read(ctx context.Context, req resource.ReadReques
 }
 
 // Update is about resume, keep_results and timeouts, which are nothing but
-// state.
+// state, and about expectations, which the results of the run are held against.
 func (r *benchmarkRunResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	var model benchmarkRunModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &model)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
+	if !resp.Diagnostics.HasError() {
+		model.judge(ctx, &resp.Diagnostics)
+	}
 }
 
 func (r *benchmarkRunResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {

@@ -242,7 +242,7 @@ func bootstrap(values, base *resampler, random *rand.Rand) (difference, ratio in
 // expandedTail returns the probability to cut off at each end of what a
 // bootstrap of some blocks found, for an interval of 95 %. Percentiles of few
 // blocks lie too close together: of 5 blocks, those of 2.5 and 97.5 hold the
-// truth 86 times in 100. The expanded ones of Hesterberg (What Teachers Should
+// truth 87 times in 100. The expanded ones of Hesterberg (What Teachers Should
 // Know About the Bootstrap, 2015) make up for the variance that a resample
 // lacks and for what Student's law is wider than the normal one.
 func expandedTail(blocks, freedom int) float64 {
