@@ -95,7 +95,7 @@ func TestAccSSHHost(t *testing.T) {
 			},
 		},
 		CheckDestroy: func(*terraform.State) error {
-			if left := server.Run(t, "sh", "-c", "ls -A /var/lib/testbed /run/testbed-agent.lock /home/pi/.testbed* 2>/dev/null || true"); left != "" {
+			if left := server.Run(t, "sh", "-c", "ls -d /var/lib/testbed-agent /run/testbed-agent.lock /home/pi/.testbed* 2>/dev/null || true"); left != "" {
 				return fmt.Errorf("left on the host: %s", left)
 			}
 			if _, err := os.Stat(filepath.Join(dir, "ssh")); err == nil {

@@ -215,6 +215,7 @@ type Confinement struct {
 // ServiceStatus is the state of a service.
 type ServiceStatus struct {
 	Service  Service   `json:"service"`
+	Changed  bool      `json:"changed,omitempty"` // by hand, so that it is not as Service says
 	Running  bool      `json:"running"`
 	PID      int       `json:"pid"` // as seen inside the host
 	Started  time.Time `json:"started"`

@@ -178,7 +178,8 @@ func (o *Overlay) certificate(ctx context.Context, h host.Host, ca *CA, spec Spe
 // there is no service, as after a removal by hand. Files that are missing are
 // empty in Status.
 func (o *Overlay) Observe(ctx context.Context, h host.Host) (Status, error) {
-	if _, err := h.Service(ctx, serviceName); err != nil {
+	service, err := h.Service(ctx, serviceName)
+	if err != nil {
 		return Status{}, fmt.Errorf("look for nebula on %s: %w", h.URL(), err)
 	}
 	var texts [3][]byte
@@ -194,7 +195,7 @@ func (o *Overlay) Observe(ctx context.Context, h host.Host) (Status, error) {
 	s.Config, _ = ParseConfig(texts[0])
 	s.Certificate, _ = ParseCertificate(texts[2])
 	running, err := ask(ctx, h)
-	s.Up = err == nil && running.KeyFits && running.Loaded == Digest(texts[0], texts[1], texts[2])
+	s.Up = err == nil && !service.Changed && running.KeyFits && running.Loaded == Digest(texts[0], texts[1], texts[2])
 	return s, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"sync"
@@ -92,7 +93,11 @@ func (l *lock) drop() error {
 	if l.file == nil {
 		return nil
 	}
-	err := errors.Join(os.Remove(l.path), l.file.Close())
+	err := os.Remove(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // a client has removed it with all else
+	}
+	err = errors.Join(err, l.file.Close())
 	l.file = nil
 	return err
 }

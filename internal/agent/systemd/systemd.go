@@ -67,7 +67,7 @@ func (m Manager) Start(spec host.Service) error {
 			return err
 		}
 	}
-	if running(found) && startedBy(found, revision) {
+	if present == text && running(found) && startedBy(found, revision) {
 		return nil
 	}
 	_, _ = m.Run("systemctl", "reset-failed", name) // of an earlier life, if any
@@ -145,10 +145,12 @@ func (m Manager) Status(service string) (host.ServiceStatus, error) {
 		return host.ServiceStatus{}, err
 	}
 	spec, _ := parse(text)
-	if rendered, _, err := render(spec); err != nil || rendered != text {
-		spec.Argv = nil // changed by hand, so it is not what was asked for
+	s, err := status(spec, found)
+	if rendered, revision, bad := render(spec); bad != nil || rendered != text || found["UnitFileState"] != "enabled" ||
+		s.Running && !startedBy(found, revision) {
+		s.Changed = true
 	}
-	return status(spec, found)
+	return s, err
 }
 
 // Names returns the names of all services of a testbed on this machine.

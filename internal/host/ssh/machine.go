@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/preflight"
@@ -74,9 +73,6 @@ func (o *Opener) Remove(ctx context.Context, target Target) error {
 		if err := h.Remove(ctx, folder); err != nil {
 			return err
 		}
-	}
-	if _, err := h.Run(ctx, host.Command{Argv: []string{"rmdir", "--ignore-fail-on-non-empty", path.Dir(agents)}}); err != nil {
-		return err
 	}
 	if _, err := h.Read(ctx, agents); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the agents of %s: %s is still there", target, agents)
