@@ -2,7 +2,11 @@ package vmtest
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -49,4 +53,33 @@ func (m *Machine) explain(t *testing.T) {
 		return
 	}
 	t.Logf("%s:\n%s", m.Name, output)
+}
+
+// RunTests runs tests of the package in this folder on the machine itself, as
+// root and with variables in their environment ("KEY=value"). They fail or pass
+// with the test that they are run for.
+func (m *Machine) RunTests(t *testing.T, pattern string, environment ...string) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "tests")
+	build := exec.Command("go", "test", "-c", "-o", program, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // the machine's libraries are others
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the tests: %v\n%s", err, output)
+	}
+	if err := m.Upload(t.Context(), program, "/root/tests/tests", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, variable := range environment {
+		fmt.Fprintf(&b, "export '%s'\n", variable)
+	}
+	fmt.Fprintf(&b, "cd /root/tests && ./tests -test.v -test.timeout 30m -test.run '%s' 2>&1\n", pattern)
+	output, err := m.Shell(t.Context(), b.String())
+	t.Logf("on %s:\n%s", m.Name, output)
+	if err != nil {
+		t.Error("tests on the machine failed")
+	}
+	if strings.Contains(output, "no tests to run") || strings.Contains(output, "--- SKIP") {
+		t.Error("tests on the machine were not run")
+	}
 }

@@ -184,3 +184,29 @@ func (m *Machine) SetClock(ctx context.Context, now time.Time) error {
 	_, err := m.Shell(ctx, fmt.Sprintf("date --set @%d.%09d", now.Unix(), now.Nanosecond()))
 	return err
 }
+
+// Upload copies a file of this machine to the machine.
+func (m *Machine) Upload(ctx context.Context, from, to string, mode os.FileMode) error {
+	file, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	client, err := m.connect(ctx)
+	if err != nil {
+		return fmt.Errorf("reach %s: %w", m.Name, err)
+	}
+	defer client.Close()
+	defer context.AfterFunc(ctx, func() { client.Close() })()
+	session, err := client.NewSession()
+	if err != nil {
+		return fmt.Errorf("reach %s: %w", m.Name, err)
+	}
+	defer session.Close()
+	session.Stdin = file
+	output, err := session.CombinedOutput(fmt.Sprintf("install -D -m %o /dev/stdin '%s'", mode, to))
+	if err != nil {
+		return fmt.Errorf("copy %s to %s: %w: %s", from, m.Name, errors.Join(context.Cause(ctx), err), output)
+	}
+	return nil
+}
