@@ -381,7 +381,7 @@ func callFrom(clusters *kube.Opener, clusterURL, url string, payload []byte) ([]
 	return io.ReadAll(response.Body)
 }
 
-// noTrace looks for what ClusterLink and functions leave behind in a cluster.
+// noTrace looks for what ClusterLink, gateways and functions leave behind in a cluster.
 func noTrace(clusters *kube.Opener, clusterURL string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -400,7 +400,7 @@ func noTrace(clusters *kube.Opener, clusterURL string) error {
 		}
 		for _, object := range objects {
 			full := object.GetNamespace() + "/" + object.GetName()
-			if strings.Contains(full, "clusterlink") || strings.Contains(full, "cl-") || strings.Contains(full, "hello") || strings.Contains(full, "echo") {
+			if strings.Contains(full, "clusterlink") || strings.Contains(full, "cl-") || strings.Contains(full, "hello") || strings.Contains(full, "echo") || strings.Contains(full, "gateway") {
 				left = append(left, kind+" "+full)
 			}
 		}

@@ -2,12 +2,14 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
@@ -46,24 +48,26 @@ type functionResource struct {
 func newFunctionResource() resource.Resource { return &functionResource{} }
 
 type functionModel struct {
-	Cluster      types.String    `tfsdk:"cluster"`
-	Name         types.String    `tfsdk:"name"`
-	Builtin      types.String    `tfsdk:"builtin"`
-	Image        types.String    `tfsdk:"image"`
-	Args         types.List      `tfsdk:"args"`
-	Env          types.Map       `tfsdk:"env"`
-	Namespace    types.String    `tfsdk:"namespace"`
-	Runtime      types.String    `tfsdk:"runtime"`
-	Port         types.Int64     `tfsdk:"port"`
-	Replicas     types.Int64     `tfsdk:"replicas"`
-	NodePort     types.Int64     `tfsdk:"node_port"`
-	Resources    *resourcesModel `tfsdk:"resources"`
-	Timeouts     timeouts.Value  `tfsdk:"timeouts"`
-	ID           types.String    `tfsdk:"id"`
-	Service      types.String    `tfsdk:"service"`
-	URL          types.String    `tfsdk:"url"`
-	ClusterIPURL types.String    `tfsdk:"cluster_ip_url"`
-	NodePortURL  types.String    `tfsdk:"node_port_url"`
+	Cluster      types.String        `tfsdk:"cluster"`
+	Name         types.String        `tfsdk:"name"`
+	Builtin      types.String        `tfsdk:"builtin"`
+	Image        types.String        `tfsdk:"image"`
+	Args         types.List          `tfsdk:"args"`
+	Env          types.Map           `tfsdk:"env"`
+	Namespace    types.String        `tfsdk:"namespace"`
+	Runtime      types.String        `tfsdk:"runtime"`
+	Port         types.Int64         `tfsdk:"port"`
+	Replicas     types.Int64         `tfsdk:"replicas"`
+	NodePort     types.Int64         `tfsdk:"node_port"`
+	Underlay     iptypes.IPv4Address `tfsdk:"underlay"`
+	Resources    *resourcesModel     `tfsdk:"resources"`
+	Timeouts     timeouts.Value      `tfsdk:"timeouts"`
+	ID           types.String        `tfsdk:"id"`
+	Service      types.String        `tfsdk:"service"`
+	URL          types.String        `tfsdk:"url"`
+	ClusterIPURL types.String        `tfsdk:"cluster_ip_url"`
+	NodePortURL  types.String        `tfsdk:"node_port_url"`
+	UnderlayURL  types.String        `tfsdk:"underlay_url"`
 }
 
 type resourcesModel struct {
@@ -82,6 +86,7 @@ func (m *functionModel) spec() function.Spec {
 		Port:      int(m.Port.ValueInt64()),
 		Replicas:  int(m.Replicas.ValueInt64()),
 		NodePort:  int(m.NodePort.ValueInt64()),
+		Underlay:  m.Underlay.ValueString(),
 	}
 	if m.Resources != nil {
 		spec.Requests, spec.Limits = stringMap(m.Resources.Requests), stringMap(m.Resources.Limits)
@@ -102,6 +107,7 @@ func (m *functionModel) observe(ctx context.Context, cluster *kube.Client) error
 }
 
 func (m *functionModel) set(status function.Status) {
+	status.Spec.Underlay = m.Underlay.ValueString() // only checked, not kept in the cluster
 	spec := status.Spec
 	m.ID = types.StringValue(m.id())
 	m.Builtin = textOrNull(spec.Builtin)
@@ -128,6 +134,7 @@ func (m *functionModel) set(status function.Status) {
 	m.URL = types.StringValue(status.URL())
 	m.ClusterIPURL = types.StringValue(status.ClusterIPURL())
 	m.NodePortURL = types.StringValue(status.NodePortURL())
+	m.UnderlayURL = textOrNull(status.UnderlayURL())
 }
 
 func textOrNull(text string) types.String {
@@ -199,6 +206,11 @@ func (r *functionResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 				PlanModifiers:       []planmodifier.Int64{int64planmodifier.UseNonNullStateForUnknown()},
 				MarkdownDescription: "Port of the node, 30000 to 32767; chosen by the cluster by default.",
 			},
+			"underlay": schema.StringAttribute{
+				Optional:            true,
+				CustomType:          iptypes.IPv4AddressType{},
+				MarkdownDescription: "Address of the node on its underlay, at which the node port is checked to answer as well: the path to `underlay_url` passes no overlay.",
+			},
 			"resources": schema.SingleNestedAttribute{
 				Optional:            true,
 				MarkdownDescription: "What a pod gets of the node's resources.",
@@ -243,6 +255,11 @@ func (r *functionResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 				PlanModifiers:       keep,
 				MarkdownDescription: "URL by the node's address, for clients in other clusters.",
 			},
+			"underlay_url": schema.StringAttribute{
+				Computed:            true,
+				PlanModifiers:       keep,
+				MarkdownDescription: "URL by the node's `underlay` address, for clients in other clusters that do without the overlay; null without `underlay`.",
+			},
 		},
 	}
 }
@@ -257,7 +274,16 @@ func (r *functionResource) ConfigValidators(context.Context) []resource.ConfigVa
 
 // ModifyPlan says that the URLs change with the ports.
 func (r *functionResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	unknownOnChange(ctx, req, resp, []string{"port", "node_port"}, "url", "cluster_ip_url", "node_port_url")
+	unknownOnChange(ctx, req, resp, []string{"port", "node_port"}, "url", "cluster_ip_url", "node_port_url", "underlay_url")
+	if req.State.Raw.IsNull() || req.Plan.Raw.IsNull() {
+		return
+	}
+	var before, after iptypes.IPv4Address
+	resp.Diagnostics.Append(req.State.GetAttribute(ctx, path.Root("underlay"), &before)...)
+	resp.Diagnostics.Append(req.Plan.GetAttribute(ctx, path.Root("underlay"), &after)...)
+	if !before.Equal(after) {
+		resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("underlay_url"), types.StringUnknown())...)
+	}
 }
 
 func (r *functionResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
@@ -282,7 +308,11 @@ func (r *functionResource) apply(ctx context.Context, limit time.Duration, verb 
 		return model.observe(ctx, cluster)
 	})
 	err := work.in(ctx, r.data, model.Cluster, limit)
-	if err != nil {
+	if errors.Is(err, function.ErrUnderlay) {
+		diags.AddAttributeError(path.Root("underlay"), "Unable to "+verb+" Function", fmt.Sprintf(
+			"Function %q: %s.\n\nCheck that the address is one of the node, and that kube-proxy answers on all addresses: with k3s, config = jsonencode({ \"kube-proxy-arg\" = [\"nodeport-addresses=0.0.0.0/0\"] }) of the testbed_k3s_cluster.",
+			model.Name.ValueString(), err))
+	} else if err != nil {
 		addFailure(diags, verb, "Function", model.Name.ValueString(), err, "Apply again when the reason is gone.")
 	}
 	return err == nil

@@ -142,6 +142,7 @@ func (p *testbedProvider) Resources(context.Context) []func() resource.Resource 
 		newClusterlinkImportResource,
 		newClusterlinkAccessPolicyResource,
 		newFunctionResource,
+		newGatewayPairResource,
 		newK3sClusterResource,
 		newNebulaCAResource,
 		newNebulaLighthouseResource,

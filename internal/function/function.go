@@ -13,6 +13,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -46,6 +47,7 @@ type Spec struct {
 	Port            int // of the container and of the Service
 	Replicas        int
 	NodePort        int               // chosen by the cluster when 0
+	Underlay        string            // further address of the node at which the node port has to answer, optional
 	Requests        map[string]string // Kubernetes quantities by resource
 	Limits          map[string]string
 }
@@ -68,6 +70,15 @@ func (s Status) ClusterIPURL() string { return httpURL(s.ClusterIP, s.Spec.Port)
 
 // NodePortURL is where others call the function, at its node.
 func (s Status) NodePortURL() string { return httpURL(s.NodeIP, s.Spec.NodePort) }
+
+// UnderlayURL is where others call the function at its node without the
+// overlay. It is empty without Underlay.
+func (s Status) UnderlayURL() string {
+	if s.Spec.Underlay == "" {
+		return ""
+	}
+	return httpURL(s.Spec.Underlay, s.Spec.NodePort)
+}
 
 func httpURL(host string, port int) string {
 	return "http://" + net.JoinHostPort(host, strconv.Itoa(port))
@@ -99,8 +110,25 @@ func Apply(ctx context.Context, cluster *kube.Client, spec Spec) error {
 		return err
 	}
 	// The node port leads to a pod a moment after the pod is available.
-	return workload.AwaitPort(ctx, cluster, net.JoinHostPort(status.NodeIP, strconv.Itoa(status.Spec.NodePort)))
+	port := strconv.Itoa(status.Spec.NodePort)
+	if err := workload.AwaitPort(ctx, cluster, net.JoinHostPort(status.NodeIP, port)); err != nil || spec.Underlay == "" {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, underlayPatience)
+	defer cancel()
+	if err := workload.AwaitPort(ctx, cluster, net.JoinHostPort(spec.Underlay, port)); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnderlay, err)
+	}
+	return nil
 }
+
+// ErrUnderlay is wrapped by the error of Apply about a node port that does not
+// answer at Underlay.
+var ErrUnderlay = errors.New("the node port does not answer at the underlay address")
+
+// underlayPatience is how long a node port that answers at the node's own
+// address may take to answer at another.
+const underlayPatience = 20 * time.Second
 
 func (s Spec) labels() map[string]any { return map[string]any{nameLabel: s.Name} }
 

@@ -70,8 +70,10 @@ func TestRender(t *testing.T) {
 
 func TestURLs(t *testing.T) {
 	status := Status{Spec: Spec{Namespace: "apps", Name: "web", Port: 8080, NodePort: 30080}, ClusterIP: "10.43.0.7", NodeIP: "198.19.0.12"}
-	got := []string{status.URL(), status.ClusterIPURL(), status.NodePortURL()}
-	want := []string{"http://web.apps.svc.cluster.local:8080", "http://10.43.0.7:8080", "http://198.19.0.12:30080"}
+	got := []string{status.URL(), status.ClusterIPURL(), status.NodePortURL(), status.UnderlayURL()}
+	status.Spec.Underlay = "198.18.0.12"
+	got = append(got, status.UnderlayURL())
+	want := []string{"http://web.apps.svc.cluster.local:8080", "http://10.43.0.7:8080", "http://198.19.0.12:30080", "", "http://198.18.0.12:30080"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("URLs (-want +got):\n%s", diff)
 	}
