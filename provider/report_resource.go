@@ -105,7 +105,7 @@ func (r *reportResource) Schema(_ context.Context, _ resource.SchemaRequest, res
 				Optional: true, Computed: true, ElementType: types.StringType,
 				Default:             setdefault.StaticValue(types.SetValueMust(types.StringType, all)),
 				Validators:          []validator.Set{setvalidator.SizeAtLeast(1), setvalidator.ValueStringsAre(stringvalidator.OneOf(names...))},
-				MarkdownDescription: "What to make: `html` is the page, `svg` and `png` are the figures, `csv` and `latex` (with booktabs) the tables, `benchstat` is every request in the text format of Go benchmarks; all by default.",
+				MarkdownDescription: "What to make: `html` is the page, `svg` and `png` are the figures, `csv` and `latex` (with booktabs) the tables, `markdown` is one page of what was found for a README or a wiki, `benchstat` is every request in the text format of Go benchmarks; all by default.",
 			},
 			"id": schema.StringAttribute{
 				Computed:            true,

@@ -40,6 +40,7 @@ func (r *report) html(files map[string][]byte) error {
 		"profile":    describeProfile,
 		"percent":    percent,
 		"fileName":   fileName,
+		"pValue":     pValue,
 	}).Parse(pageTemplate)
 	if err != nil {
 		return err
@@ -132,19 +133,37 @@ type arm struct {
 	Name, Path string
 	Baseline   bool
 	URLs       []string
+	Hops       []bench.Hop
+	bench.Chain
 }
 
 // Paths returns the arms with their paths, the baseline first.
 func (r *run) Paths() []arm {
 	var arms []arm
 	for _, name := range r.Arms {
-		a := arm{Name: name, Path: r.Plan.Arms[name].Path, Baseline: name == r.Plan.Baseline}
+		of := r.Plan.Arms[name]
+		a := arm{Name: name, Path: of.Path, Baseline: name == r.Plan.Baseline, Hops: of.Hops, Chain: of.Chain()}
 		for _, function := range r.Functions {
 			a.URLs = append(a.URLs, r.Plan.Arms[name].URLs[function])
 		}
 		arms = append(arms, a)
 	}
 	return arms
+}
+
+// HasHops tells whether an arm has its hops written down.
+func (r *run) HasHops() bool {
+	for _, a := range r.Plan.Arms {
+		if len(a.Hops) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// HasP999 tells whether a cell has enough requests for a 99.9th percentile.
+func (r *run) HasP999() bool {
+	return slices.ContainsFunc(r.Results, func(v bench.Result) bool { return v.P999 != nil })
 }
 
 // Clusters returns the URLs of the clusters that are described, in order.

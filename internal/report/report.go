@@ -1,6 +1,6 @@
 // Package report turns the folders that runs leave into a report: one HTML page
-// that needs nothing but itself, its figures as SVG and PNG, its tables as CSV
-// and LaTeX, and the samples in the text format of Go benchmarks, which
+// that needs nothing but itself, its figures as SVG and PNG, its tables as CSV,
+// LaTeX and Markdown, and the samples in the text format of Go benchmarks, which
 // benchstat reads.
 //
 // A report is a function of the folders and of its options: it holds no time of
@@ -27,11 +27,12 @@ const (
 	PNG       Format = "png"
 	CSV       Format = "csv"
 	LaTeX     Format = "latex"
+	Markdown  Format = "markdown"
 	Benchstat Format = "benchstat"
 )
 
 // Formats lists every format.
-func Formats() []Format { return []Format{HTML, SVG, PNG, CSV, LaTeX, Benchstat} }
+func Formats() []Format { return []Format{HTML, SVG, PNG, CSV, LaTeX, Markdown, Benchstat} }
 
 // Options say what a report looks like.
 type Options struct {
@@ -161,7 +162,7 @@ func newReport(folders []bench.Folder, title string) (*report, error) {
 func (r *report) files(formats []Format) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	makers := map[Format]func(map[string][]byte) error{
-		HTML: r.html, SVG: r.svg, PNG: r.png, CSV: r.csv, LaTeX: r.latex, Benchstat: r.benchstat,
+		HTML: r.html, SVG: r.svg, PNG: r.png, CSV: r.csv, LaTeX: r.latex, Markdown: r.markdown, Benchstat: r.benchstat,
 	}
 	for _, format := range formats {
 		if err := makers[format](files); err != nil {

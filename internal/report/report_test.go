@@ -52,9 +52,9 @@ func TestTables(t *testing.T) {
 	first, second := small(t), small(t)
 	first.Failing = func(c bench.Cell, seq int) bool { return c.Scenario == "edge" && c.Arm != "direct" && seq == 2 }
 	second.Factor, second.Plan.Seed = 1.2, 2
-	files := build(t, Options{Formats: []Format{CSV, LaTeX, Benchstat}},
+	files := build(t, Options{Formats: []Format{CSV, LaTeX, Markdown, Benchstat}},
 		first.Write(t, filepath.Join(dir, "first_run")), second.Write(t, filepath.Join(dir, "second_run")))
-	want := []string{"benchstat.txt", "comparisons.csv", "results.csv", "runs.csv", "tables.tex"}
+	want := []string{"benchstat.txt", "comparisons.csv", "findings.md", "results.csv", "round_trips.csv", "runs.csv", "tables.tex"}
 	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, want) {
 		t.Errorf("the files are %q, want %q", got, want)
 	}
@@ -187,7 +187,7 @@ func TestCommand(t *testing.T) {
 	if err := Command([]string{run, "-o", out, "-formats", "html,csv", "-title", "A title"}, &said); err != nil {
 		t.Fatal(err)
 	}
-	if want := "Report: " + filepath.Join(out, Page) + ", 3 files\n"; said.String() != want {
+	if want := "Report: " + filepath.Join(out, Page) + ", 4 files\n"; said.String() != want {
 		t.Errorf("it said %q, want %q", said.String(), want)
 	}
 	if page, err := os.ReadFile(filepath.Join(out, "report.html")); err != nil || !bytes.Contains(page, []byte("<title>A title</title>")) {

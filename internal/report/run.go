@@ -19,6 +19,8 @@ type run struct {
 	Environment environment
 	Results     []bench.Result
 	Comparisons []bench.Comparison
+	RoundTrips  []bench.RoundTrips
+	Drift       *bench.Drift
 	Arms        []string // the baseline first
 	Scenarios   []scenario
 	Functions   []string // small payloads first
@@ -121,6 +123,17 @@ func newRun(folder bench.Folder) (*run, error) {
 	slices.SortFunc(r.Scenarios, func(a, b scenario) int {
 		return cmp.Or(cmp.Compare(a.Wanted, b.Wanted), cmp.Compare(a.Name, b.Name))
 	})
+	rtts := map[string]float64{}
+	for _, s := range r.Scenarios {
+		if s.Measured != nil {
+			rtts[s.Name] = *s.Measured
+		}
+	}
+	r.RoundTrips = bench.RoundTripsOf(r.Plan, folder.Tally, rtts)
+	r.Drift = bench.DriftOf(r.Plan, folder.Tally)
+	slices.SortStableFunc(r.RoundTrips, func(a, b bench.RoundTrips) int {
+		return cmp.Or(cmp.Compare(a.Cost, b.Cost), r.compareCells(a.Cell, b.Cell))
+	})
 	// Results in the order of the figures, not of the alphabet.
 	slices.SortStableFunc(r.Results, func(a, b bench.Result) int { return r.compareCells(a.Cell, b.Cell) })
 	slices.SortStableFunc(r.Comparisons, func(a, b bench.Comparison) int { return r.compareCells(a.Cell, b.Cell) })
@@ -205,6 +218,17 @@ func (r *run) Errors() int {
 	return count
 }
 
+// lagging counts the cells whose client was part of what was measured.
+func (r *run) lagging() int {
+	count := 0
+	for _, result := range r.Results {
+		if result.Lagging {
+			count++
+		}
+	}
+	return count
+}
+
 // Notes are what a reader has to know before the numbers, one sentence each.
 func (r *run) Notes() []string {
 	var notes []string
@@ -221,8 +245,17 @@ func (r *run) Notes() []string {
 	if n := r.Errors(); n > 0 {
 		note("%d measured requests failed; they are counted and part of no time.", n)
 	}
+	if n := r.lagging(); n > 0 {
+		note("In %d of %d cells the client itself caused more than %g %% of the median; they are marked.", n, len(r.Results), 100*bench.LagLimit)
+	}
+	if d := r.Drift; d != nil && d.P < bench.DriftLevel {
+		note("The times of all cells together moved by %+.1f %% from the first block to the last one (p = %s). Arms were measured side by side, so comparisons hardly suffer.", d.Percent, pValue(&d.P))
+	}
+	if !r.Plan.Load.Open() {
+		note("One request follows another (closed loop), so a stall of the path shows in few requests; these are response times, not latency under load.")
+	}
 	if r.Plan.Blocks < 5 {
-		note("Overheads have no interval, since the run has fewer than 5 blocks (%d).", r.Plan.Blocks)
+		note("Overheads have no interval, since the run has fewer than 5 blocks (%d), and intervals of medians take requests for independent.", r.Plan.Blocks)
 	}
 	if r.Plan.Requests < 1000 {
 		note("There is no 99th percentile: it needs 1000 requests of a cell, and the run has %d.", r.Plan.Requests)

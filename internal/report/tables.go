@@ -24,9 +24,9 @@ func number(v *float64) string {
 	return strconv.FormatFloat(*v, 'f', decimals, 64)
 }
 
-// interval prints an interval for readers.
+// interval prints an interval for readers; an end that is not bounded is "–".
 func interval(low, high *float64) string {
-	if low == nil || high == nil {
+	if low == nil && high == nil {
 		return "–"
 	}
 	return "[" + number(low) + ", " + number(high) + "]"
@@ -35,7 +35,7 @@ func interval(low, high *float64) string {
 // withInterval prints a value with its interval, if there is one.
 func withInterval(value, low, high *float64, unit string) string {
 	text := number(value) + unit
-	if low != nil && high != nil {
+	if low != nil || high != nil {
 		text += " " + interval(low, high)
 	}
 	return text
@@ -91,7 +91,13 @@ func (r *report) csv(files map[string][]byte) error {
 			differences = append(differences, withNumbers(append(cellRow(c.Run, c.Cell), c.Base), ofDifference, c))
 		}
 	}
-	for name, rows := range map[string][][]string{"results.csv": results, "comparisons.csv": comparisons, "runs.csv": differences} {
+	trips := [][]string{{"run", "cost", "function", "connection", "arm", "round_trips", "round_trips_low", "round_trips_high"}}
+	for _, run := range r.Runs {
+		for _, t := range run.RoundTrips {
+			trips = append(trips, []string{run.ID, string(t.Cost), t.Function, string(t.Connection), t.Arm, exact(&t.Trips), exact(t.Low), exact(t.High)})
+		}
+	}
+	for name, rows := range map[string][][]string{"round_trips.csv": trips, "results.csv": results, "comparisons.csv": comparisons, "runs.csv": differences} {
 		if len(rows) == 1 {
 			continue
 		}
@@ -112,18 +118,26 @@ func (r *report) latex(files map[string][]byte) error {
 		rows := [][]string{}
 		for _, v := range run.Results {
 			rows = append(rows, append(cellRow("", v.Cell)[1:], strconv.Itoa(v.Count), strconv.Itoa(v.Errors),
-				number(v.First), number(v.Median), interval(v.MedianLow, v.MedianHigh), number(v.P90), number(v.P99)))
+				number(v.First), number(v.Median), interval(v.MedianLow, v.MedianHigh), number(v.P90), number(v.P95), number(v.P99), interval(v.P99Low, v.P99High)))
 		}
-		latexTable(&out, "Response times of "+run.ID+" in milliseconds, with 95 % intervals of the median.", "tab:results-"+run.ID,
-			[]string{"function", "scenario", "connection", "arm", "n", "errors", "first", "median", "interval", "p90", "p99"}, 4, rows)
+		latexTable(&out, "Response times of "+run.ID+" in milliseconds, with 95 % intervals of the median and of p99.", "tab:results-"+run.ID,
+			[]string{"function", "scenario", "connection", "arm", "n", "errors", "first", "median", "interval", "p90", "p95", "p99", "interval"}, 4, rows)
 		rows = nil
 		for _, c := range run.Comparisons {
 			rows = append(rows, append(cellRow("", c.Cell)[1:],
-				number(c.Difference), interval(c.DifferenceLow, c.DifferenceHigh), number(c.Ratio), interval(c.RatioLow, c.RatioHigh)))
+				number(c.Difference), interval(c.DifferenceLow, c.DifferenceHigh), number(c.Ratio), interval(c.RatioLow, c.RatioHigh), pValue(c.Adjusted)))
 		}
 		if len(rows) > 0 {
-			latexTable(&out, "Overheads of "+run.ID+" against "+run.Plan.Baseline+": differences of medians in milliseconds and their ratios, with 95 % intervals.", "tab:overheads-"+run.ID,
-				[]string{"function", "scenario", "connection", "arm", "difference", "interval", "ratio", "interval"}, 4, rows)
+			latexTable(&out, "Overheads of "+run.ID+" against "+run.Plan.Baseline+": differences of medians in milliseconds and their ratios, with 95 % intervals, and p values after Holm's correction.", "tab:overheads-"+run.ID,
+				[]string{"function", "scenario", "connection", "arm", "difference", "interval", "ratio", "interval", "p"}, 4, rows)
+			rows = nil
+			for _, t := range run.RoundTrips {
+				rows = append(rows, []string{string(t.Cost), t.Function, string(t.Connection), t.Arm, number(&t.Trips), interval(t.Low, t.High)})
+			}
+			if len(rows) > 0 {
+				latexTable(&out, "Costs of "+run.ID+" in round trips of the link, with 95 % intervals.", "tab:round-trips-"+run.ID,
+					[]string{"cost", "function", "connection", "arm", "round trips", "interval"}, 4, rows)
+			}
 		}
 	}
 	for _, d := range r.Differences {
@@ -164,7 +178,7 @@ func latexRow(out *strings.Builder, cells []string) {
 func escapeLaTeX(text string) string {
 	return strings.NewReplacer(
 		`\`, `\textbackslash{}`, `{`, `\{`, `}`, `\}`, `$`, `\$`, `&`, `\&`, `#`, `\#`, `_`, `\_`, `%`, `\%`,
-		`~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`, "[", "{[}", "]", "{]}", "–", "--",
+		`~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`, "[", "{[}", "]", "{]}", "–", "--", "< ", "$<$ ",
 	).Replace(text)
 }
 

@@ -27,6 +27,10 @@ type Run struct {
 	Completed bool
 
 	ClusterLink string // version of the images
+
+	// What arms other than the baseline take more over a connection that is
+	// kept, by function: milliseconds, and round trips.
+	Own, Trips map[string]float64
 }
 
 func profile(t *testing.T, text string) netem.Profile {
@@ -52,8 +56,20 @@ func NewRun(t *testing.T) Run {
 				"payload-echo": {PayloadBytes: 102400, Echo: true},
 			},
 			Arms: map[string]bench.Arm{
-				"direct":      {URLs: urls("198.19.0.12"), Path: "NodePort on the overlay address"},
-				"clusterlink": {URLs: urls("hello-world.default.svc"), Path: "ClusterLink import"},
+				"direct": {URLs: urls("198.19.0.12"), Path: "NodePort on the overlay address", Hops: []bench.Hop{
+					{Name: "client pod on edge", Kind: bench.HopClient},
+					{Name: "node port on cloud", Kind: bench.HopService, Protocol: bench.HopTCP, Network: bench.HopOverlay},
+					{Name: "function on cloud", Kind: bench.HopFunction, Protocol: bench.HopTCP, Network: bench.HopCluster},
+				}},
+				"clusterlink": {URLs: urls("hello-world.default.svc"), Path: "ClusterLink import", Hops: []bench.Hop{
+					{Name: "client pod on edge", Kind: bench.HopClient},
+					{Name: "import on edge", Kind: bench.HopService, Protocol: bench.HopTCP, Network: bench.HopCluster},
+					{Name: "data plane on edge", Kind: bench.HopProxy, Protocol: bench.HopTCP, Network: bench.HopCluster},
+					{Name: "node port on cloud", Kind: bench.HopService, Protocol: bench.HopMTLS, Network: bench.HopOverlay},
+					{Name: "data plane on cloud", Kind: bench.HopProxy, Protocol: bench.HopMTLS, Network: bench.HopCluster},
+					{Name: "service on cloud", Kind: bench.HopService, Protocol: bench.HopTCP, Network: bench.HopCluster},
+					{Name: "function on cloud", Kind: bench.HopFunction, Protocol: bench.HopTCP, Network: bench.HopCluster},
+				}},
 			},
 			Baseline: "direct",
 			Scenarios: map[string]bench.Scenario{
@@ -66,6 +82,7 @@ func NewRun(t *testing.T) Run {
 			Timeout: 5 * time.Second, ConnectTimeout: 2 * time.Second, MaxErrorRatio: 0.05,
 		},
 		Emulator: "testbed-agent underlay", Factor: 1, Completed: true, ClusterLink: "v0.4.1",
+		Own: map[string]float64{"hello-world": 0.3, "payload-echo": 0.3}, Trips: map[string]float64{"payload-echo": 0.25},
 	}
 }
 
@@ -85,10 +102,8 @@ func (r Run) time(c bench.Cell, first bool, random *rand.Rand) float64 {
 	}
 	own := 0.4
 	if c.Arm != "direct" {
-		own += 0.3
-		if c.Function == "payload-echo" {
-			trips += 0.25
-		}
+		own += r.Own[c.Function]
+		trips += r.Trips[c.Function]
 	}
 	return r.Factor * (own + trips*roundTrips[c.Scenario]) * math.Exp(0.12*random.NormFloat64())
 }
