@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
 	"os"
@@ -24,6 +23,8 @@ import (
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/lab/server"
 )
 
 // components are the programs that "k3s server" starts, each as a process of
@@ -59,27 +60,28 @@ func kubectl(args []string) error {
 	return nil
 }
 
-// runAPIServer is kube-apiserver with two paths more, which k3s's supervisor
-// answers on the same port without asking who calls: /ping and /cacerts. They
-// sit before the API server's own handlers, so they cost no further hop.
+// runAPIServer is kube-apiserver with the paths that k3s's supervisor answers
+// on the same port: /ping and /cacerts, without asking who calls, and where
+// agents join. They sit before the API server's own handlers, so they cost no
+// further hop.
 func runAPIServer(args []string) error {
-	var serverCA string
+	var joining string
 	opts := options.NewServerRunOptions()
 	cmd := &cobra.Command{
 		Use:          "kube-apiserver",
 		SilenceUsage: true,
 		RunE: func(*cobra.Command, []string) error {
-			ca, err := os.ReadFile(serverCA)
+			supervisor, err := server.NewSupervisor(joining)
 			if err != nil {
-				return fmt.Errorf("read the server's CA: %w", err)
+				return err
 			}
-			return serveAPI(opts, ca)
+			return serveAPI(opts, supervisor)
 		},
 	}
 	for _, flags := range opts.Flags().FlagSets {
 		cmd.Flags().AddFlagSet(flags)
 	}
-	cmd.Flags().StringVar(&serverCA, "server-ca-file", "", "file with the CA certificate that /cacerts answers with")
+	cmd.Flags().StringVar(&joining, "join-file", "", "file with what agents join by")
 	cmd.SetArgs(args)
 	os.Exit(cli.Run(cmd))
 	return nil
@@ -87,7 +89,7 @@ func runAPIServer(args []string) error {
 
 // serveAPI is kube-apiserver's own run function with the outermost handler
 // wrapped.
-func serveAPI(opts *options.ServerRunOptions, ca []byte) error {
+func serveAPI(opts *options.ServerRunOptions, supervisor *server.Supervisor) error {
 	ctx := genericapiserver.SetupSignalContext()
 	registry := opts.GenericServerRunOptions.ComponentGlobalsRegistry
 	if err := registry.Set(); err != nil {
@@ -110,7 +112,7 @@ func serveAPI(opts *options.ServerRunOptions, ca []byte) error {
 	generic := &config.Aggregator.GenericConfig.Config
 	build := generic.BuildHandlerChainFunc
 	generic.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
-		return supervisor{ca: ca, api: build(api, c)}
+		return supervisor.Handler(build(api, c))
 	}
 	ready, err := config.Complete()
 	if err != nil {
@@ -125,21 +127,4 @@ func serveAPI(opts *options.ServerRunOptions, ca []byte) error {
 		return err
 	}
 	return prepared.Run(ctx)
-}
-
-// supervisor answers k3s's own two paths and leaves all else to the API.
-type supervisor struct {
-	ca  []byte
-	api http.Handler
-}
-
-func (s supervisor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch r.URL.Path {
-	case "/ping":
-		fmt.Fprint(w, "pong")
-	case "/cacerts":
-		_, _ = w.Write(s.ca)
-	default:
-		s.api.ServeHTTP(w, r)
-	}
 }

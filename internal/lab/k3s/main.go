@@ -2,14 +2,15 @@
 //
 // It is built from Go modules alone: Kubernetes' own programs and kine in one
 // file, together with Debian's containerd, runc and CNI plugins. It honours the
-// part of k3s's command line, files and folders that a one-server cluster
-// uses, and names what it does not have: agents, traefik, servicelb,
+// part of k3s's command line, files and folders that a cluster of one server
+// and agents uses, and names what it does not have: traefik, servicelb,
 // metrics-server, local-storage and the network policy controller.
 package main
 
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -26,6 +27,7 @@ const usage = `k3s is a stand-in for k3s, built from Go modules.
 
 Usage:
   k3s server [--KEY VALUE ...]   run one Kubernetes server and node
+  k3s agent [--KEY VALUE ...]    run a further node
   k3s kubectl ...                kubectl with the cluster's administrator
   k3s ctr ...                    containerd's client with the cluster's images
   k3s COMPONENT ...              one of %s
@@ -50,7 +52,9 @@ func run(args []string) error {
 	}
 	switch name {
 	case "server":
-		return serve(args)
+		return serve(args, server.Load, server.Run)
+	case "agent":
+		return serve(args, server.LoadAgent, server.RunAgent)
 	case "kubectl":
 		return runKubectl(args)
 	case "ctr":
@@ -65,18 +69,18 @@ func run(args []string) error {
 	if component, ok := components[name]; ok {
 		return component(args)
 	}
-	return fmt.Errorf("%q is not a command of this stand-in for k3s; it has server, kubectl, ctr and %s",
+	return fmt.Errorf("%q is not a command of this stand-in for k3s; it has server, agent, kubectl, ctr and %s",
 		name, strings.Join(componentNames(), ", "))
 }
 
-func serve(args []string) error {
-	config, err := server.Load(args, os.Getenv)
+func serve(args []string, load func([]string, func(string) string) (server.Config, error), run func(context.Context, server.Config, io.Writer) error) error {
+	config, err := load(args, os.Getenv)
 	if err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	return server.Run(ctx, config, os.Stderr)
+	return run(ctx, config, os.Stderr)
 }
 
 // runKubectl gives kubectl the administrator's kubeconfig unless the caller

@@ -14,7 +14,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"text/template"
 	"time"
@@ -28,14 +27,17 @@ type api struct {
 	client *http.Client
 }
 
-func newAPI(c Config, p pki) *api {
+func newAPI(c Config, p pki) *api { return newAPIAs(c, p, p.admin) }
+
+// newAPIAs is the API server as the owner of a certificate sees it.
+func newAPIAs(c Config, p pki, identity pair) *api {
 	roots := x509.NewCertPool()
 	roots.AddCert(p.serverCA.cert)
 	return &api{
-		base: "https://127.0.0.1:" + strconv.Itoa(c.Port),
+		base: c.apiURL(),
 		client: &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{
 			RootCAs:      roots,
-			Certificates: []tls.Certificate{{Certificate: [][]byte{p.admin.cert.Raw}, PrivateKey: p.admin.key}},
+			Certificates: []tls.Certificate{{Certificate: [][]byte{identity.cert.Raw}, PrivateKey: identity.key}},
 		}}},
 	}
 }

@@ -38,7 +38,7 @@ func apiServer(c Config, p pki, f files) component {
 		"secure-port="+strconv.Itoa(c.Port),
 		"tls-cert-file="+p.apiserver.certFile(),
 		"tls-private-key-file="+p.apiserver.keyFile(),
-		"server-ca-file="+p.serverCA.certFile(),
+		"join-file="+f.join,
 		"client-ca-file="+p.clientCA.certFile(),
 		"kubelet-certificate-authority="+p.serverCA.certFile(),
 		"kubelet-client-certificate="+p.apiToKubelet.certFile(),
@@ -72,10 +72,17 @@ func controllerManager(c Config, p pki, f files) component {
 		"cluster-signing-cert-file="+p.clientCA.certFile(),
 		"cluster-signing-key-file="+p.clientCA.keyFile(),
 		"use-service-account-credentials=false",
+		"allocate-node-cidrs=true",
+		"cluster-cidr="+c.ClusterCIDR.String(),
+		"node-cidr-mask-size="+strconv.Itoa(nodeBits(c)),
 		"leader-elect=false",
 		"profiling=false",
 	)
 }
+
+// nodeBits is the length of the prefix of each node's part of the pods'
+// addresses, as in k3s.
+func nodeBits(c Config) int { return max(24, c.ClusterCIDR.Bits()) }
 
 func kubeScheduler(c Config, f files) component {
 	return linked(c, "kube-scheduler", "kubeconfig="+f.schedulerAuth, "leader-elect=false", "profiling=false")

@@ -1,5 +1,5 @@
-// Package server runs one Kubernetes server and node from the components that
-// are linked into the stand-in for k3s.
+// Package server runs a Kubernetes server, which is also a node, or a further
+// node from the components that are linked into the stand-in for k3s.
 //
 // It reads k3s's configuration, writes k3s's files and folders, and starts the
 // components as processes of its own. Its one invariant is k3s's: when it
@@ -27,10 +27,12 @@ const KubeconfigPath = "/etc/rancher/k3s/k3s.yaml"
 
 const configPath = "/etc/rancher/k3s/config.yaml"
 
-// Config is what a server is started with.
+// Config is what a server or an agent is started with. Of an agent, what is
+// the cluster's comes from its server.
 type Config struct {
 	DataDir string
 	Token   string // as given: short, or with the hash of the CA
+	Server  string // URL of an agent's server, "" for a server
 
 	NodeName   string
 	NodeIP     netip.Addr
@@ -72,6 +74,7 @@ func settings() map[string]setting {
 		"data-dir":                    text(func(c *Config) *string { return &c.DataDir }),
 		"token":                       text(func(c *Config) *string { return &c.Token }),
 		"token-file":                  tokenFile,
+		"server":                      text(func(c *Config) *string { return &c.Server }),
 		"node-name":                   text(func(c *Config) *string { return &c.NodeName }),
 		"node-ip":                     address(func(c *Config) *netip.Addr { return &c.NodeIP }),
 		"node-label":                  list(func(c *Config) *[]string { return &c.NodeLabels }),
@@ -111,13 +114,55 @@ func settings() map[string]setting {
 	}
 }
 
+// agentKeys are the settings that agents have, as in k3s.
+func agentKeys() []string {
+	return []string{
+		"data-dir", "token", "token-file", "server", "node-name", "node-ip", "node-label", "node-taint", "flannel-iface",
+		"pause-image", "snapshotter", "resolv-conf", "kubelet-arg", "kube-proxy-arg", "disable-default-registry-endpoint",
+		"node-external-ip", "prefer-bundled-bin", "debug",
+	}
+}
+
 // Load reads the configuration of "k3s server ARGS": the defaults, then
 // config.yaml, the files of config.yaml.d in alphabetical order, and the
 // flags. A later value replaces an earlier one; "key+" adds to it.
 func Load(args []string, getenv func(string) string) (Config, error) {
-	flags, err := parseFlags(args)
+	values, err := read(args, getenv)
 	if err != nil {
 		return Config{}, err
+	}
+	if len(values["server"]) > 0 {
+		return Config{}, errors.New("\"server\": the stand-in has one server; further nodes are agents")
+	}
+	return build(values)
+}
+
+// LoadAgent is Load for "k3s agent ARGS".
+func LoadAgent(args []string, getenv func(string) string) (Config, error) {
+	values, err := read(args, getenv)
+	if err != nil {
+		return Config{}, err
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if _, known := settings()[key]; known && !slices.Contains(agentKeys(), key) {
+			return Config{}, fmt.Errorf("%q is a setting of servers, which an agent does not have", key)
+		}
+	}
+	c, err := build(values)
+	if err != nil {
+		return Config{}, err
+	}
+	if c.Server == "" || c.Token == "" {
+		return Config{}, errors.New("an agent needs the settings server, for example https://198.18.1.10:6443, and token or token-file")
+	}
+	c.Server = strings.TrimSuffix(c.Server, "/")
+	return c, nil
+}
+
+func read(args []string, getenv func(string) string) (map[string][]string, error) {
+	flags, err := parseFlags(args)
+	if err != nil {
+		return nil, err
 	}
 	path := configPath
 	if value := getenv("K3S_CONFIG_FILE"); value != "" {
@@ -129,14 +174,14 @@ func Load(args []string, getenv func(string) string) (Config, error) {
 	}
 
 	values := map[string][]string{}
-	for key, variable := range map[string]string{"token": "K3S_TOKEN", "token-file": "K3S_TOKEN_FILE", "data-dir": "K3S_DATA_DIR"} {
+	for key, variable := range map[string]string{"token": "K3S_TOKEN", "token-file": "K3S_TOKEN_FILE", "data-dir": "K3S_DATA_DIR", "server": "K3S_URL"} {
 		if value := getenv(variable); value != "" {
 			values[key] = []string{value}
 		}
 	}
 	further, err := filepath.Glob(path + ".d/*.yaml")
 	if err != nil {
-		return Config{}, fmt.Errorf("find the files of %s.d: %w", path, err)
+		return nil, fmt.Errorf("find the files of %s.d: %w", path, err)
 	}
 	for _, file := range append([]string{path}, further...) {
 		content, err := os.ReadFile(file)
@@ -144,14 +189,14 @@ func Load(args []string, getenv func(string) string) (Config, error) {
 			continue
 		}
 		if err != nil {
-			return Config{}, fmt.Errorf("read the configuration: %w", err)
+			return nil, fmt.Errorf("read the configuration: %w", err)
 		}
 		if err := merge(values, content); err != nil {
-			return Config{}, fmt.Errorf("read %s: %w", file, err)
+			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
 	}
 	maps.Copy(values, flags)
-	return build(values)
+	return values, nil
 }
 
 // merge adds a configuration file's values to those of earlier files.

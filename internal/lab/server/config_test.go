@@ -27,6 +27,9 @@ func load(t *testing.T, files map[string]string, args ...string) (Config, error)
 	getenv := func(name string) string {
 		return map[string]string{"K3S_CONFIG_FILE": filepath.Join(dir, "config.yaml"), "K3S_TOKEN": "from the environment"}[name]
 	}
+	if len(args) > 0 && args[0] == "agent" {
+		return LoadAgent(args[1:], getenv)
+	}
 	return Load(args, getenv)
 }
 
@@ -85,7 +88,7 @@ func TestLoadErrors(t *testing.T) {
 	for _, test := range []struct{ name, config, want string }{
 		{"unknown key", "flanel-iface: eth0", `"flanel-iface" is not a setting`},
 		{"another backend", "flannel-backend: wireguard-native", `"flannel-backend": the stand-in knows vxlan and host-gw`},
-		{"joining", "server: https://198.18.1.1:6443", `"server" is not a setting`},
+		{"joining", "server: https://198.18.1.1:6443", `the stand-in has one server`},
 		{"bad address", "node-ip: 198.18.1", `"node-ip"`},
 		{"IPv6", "cluster-cidr: fd00::/48", "IPv4 alone"},
 		{"two values", "node-ip: [198.18.1.1, 198.18.1.2]", "want one value, got 2"},
@@ -109,5 +112,20 @@ func TestLoadErrors(t *testing.T) {
 	}
 	if _, err := load(t, nil, "node-ip"); err == nil || !strings.Contains(err.Error(), "not a flag") {
 		t.Errorf("a flag without dashes: got error %v", err)
+	}
+}
+
+func TestLoadAgent(t *testing.T) {
+	got, err := load(t, map[string]string{"config.yaml": "server: https://198.18.1.1:6443/\nnode-name: b\nnode-ip: 198.18.1.2\nkubelet-arg: [v=2]\n"}, "agent")
+	if err != nil || got.Server != "https://198.18.1.1:6443" || got.Token != "from the environment" || got.NodeName != "b" {
+		t.Errorf("configuration %+v, %v", got, err)
+	}
+	for config, want := range map[string]string{
+		"server: https://198.18.1.1:6443\ncluster-cidr: 10.44.0.0/16\n": `"cluster-cidr" is a setting of servers`,
+		"node-name: b\n": "an agent needs the settings server",
+	} {
+		if _, err := load(t, map[string]string{"config.yaml": config + "node-ip: 198.18.1.2\n"}, "agent"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want one with %q", err, want)
+		}
 	}
 }

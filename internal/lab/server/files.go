@@ -2,7 +2,6 @@ package server
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -20,57 +19,81 @@ type object = map[string]any
 
 // files are the paths of the configurations that the components read.
 type files struct {
-	containerd, kubelet, proxy     string
-	kubeletAuth, controllerAuth    string
-	schedulerAuth, proxyAuth, kine string
+	// Of each node.
+	containerd, kubelet, proxy string
+	kubeletAuth, proxyAuth     string
+	network                    string // of pods; flannel writes it
+
+	// Of a server.
+	controllerAuth, schedulerAuth, kine, join string
 }
 
-// writeFiles writes every configuration below the data folder, and the
-// administrator's kubeconfig.
-func writeFiles(c Config, p pki, mtu int, resolvConf string) (files, error) {
+func filesOf(c Config) files {
 	var (
-		errs  []error
-		agent = filepath.Join(c.DataDir, "agent")
-		cred  = filepath.Join(c.DataDir, "server/cred")
+		agent  = filepath.Join(c.DataDir, "agent")
+		server = filepath.Join(c.DataDir, "server")
 	)
-	f := files{
+	return files{
 		containerd:     filepath.Join(agent, "etc/containerd/config.toml"),
 		kubelet:        filepath.Join(agent, "etc/kubelet.yaml"),
 		proxy:          filepath.Join(agent, "etc/kube-proxy.yaml"),
 		kubeletAuth:    filepath.Join(agent, "kubelet.kubeconfig"),
 		proxyAuth:      filepath.Join(agent, "kubeproxy.kubeconfig"),
-		controllerAuth: filepath.Join(cred, "controller.kubeconfig"),
-		schedulerAuth:  filepath.Join(cred, "scheduler.kubeconfig"),
-		kine:           filepath.Join(c.DataDir, "server/kine.sock"),
+		network:        filepath.Join(agent, "etc/cni/net.d/10-k3s.conflist"),
+		controllerAuth: filepath.Join(server, "cred/controller.kubeconfig"),
+		schedulerAuth:  filepath.Join(server, "cred/scheduler.kubeconfig"),
+		kine:           filepath.Join(server, "kine.sock"),
+		join:           filepath.Join(server, "join.json"),
 	}
-	write := func(path string, content []byte, err error) {
-		if err == nil {
-			err = writeFile(path, content, 0o600)
-		}
-		errs = append(errs, err)
+}
+
+// encode writes a document as YAML.
+func encode(path string, document any) error {
+	content, err := yaml.Marshal(document)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
 	}
-	encode := func(path string, document object) {
-		content, err := yaml.Marshal(document)
-		write(path, content, err)
-	}
+	return writeFile(path, content, 0o600)
+}
+
+// writeContainerd writes what containerd reads.
+func writeContainerd(c Config, f files) error {
 	bin, err := pluginFolder()
-	errs = append(errs, err)
-	write(f.containerd, []byte(containerdConfig(c, bin)), nil)
-	network, err := json.MarshalIndent(podNetwork(c, mtu), "", "  ")
-	write(filepath.Join(agent, "etc/cni/net.d/10-k3s.conflist"), network, err)
-	encode(f.kubelet, kubeletConfig(c, p, resolvConf))
-	encode(f.proxy, proxyConfig(c, f.proxyAuth))
-	for path, identity := range map[string]pair{
-		f.kubeletAuth: p.node, f.proxyAuth: p.proxy, f.controllerAuth: p.controller, f.schedulerAuth: p.scheduler,
-	} {
-		encode(path, kubeconfig(c, object{"certificate-authority": p.serverCA.certFile()},
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(f.network), 0o700); err != nil {
+		return fmt.Errorf("write %s: %w", f.network, err)
+	}
+	return writeFile(f.containerd, []byte(containerdConfig(c, bin)), 0o600)
+}
+
+// writeNode writes what a node's components read.
+func writeNode(c Config, p pki, f files, resolvConf string) error {
+	auth := func(path string, identity pair) error {
+		return encode(path, kubeconfig(c, object{"certificate-authority": p.serverCA.certFile()},
+			object{"client-certificate": identity.certFile(), "client-key": identity.keyFile()}))
+	}
+	return errors.Join(
+		encode(f.kubelet, kubeletConfig(c, p, resolvConf)),
+		encode(f.proxy, proxyConfig(c, f.proxyAuth)),
+		auth(f.kubeletAuth, p.node),
+		auth(f.proxyAuth, p.proxy),
+	)
+}
+
+// writeServer writes what a server's components read beyond that, and the
+// administrator's kubeconfig.
+func writeServer(c Config, p pki, f files) error {
+	auth := func(path string, identity pair) error {
+		return encode(path, kubeconfig(c, object{"certificate-authority": p.serverCA.certFile()},
 			object{"client-certificate": identity.certFile(), "client-key": identity.keyFile()}))
 	}
 	admin, err := adminKubeconfig(c, p)
 	if err == nil {
 		err = writeFile(c.Kubeconfig, admin, c.KubeconfigMode)
 	}
-	return f, errors.Join(append(errs, err)...)
+	return errors.Join(err, writeJoining(c, f.join), auth(f.controllerAuth, p.controller), auth(f.schedulerAuth, p.scheduler))
 }
 
 // adminKubeconfig holds its certificates itself, so that it can be carried off.
@@ -88,8 +111,16 @@ func adminKubeconfig(c Config, p pki) ([]byte, error) {
 		object{"client-certificate-data": data[p.admin.certFile()], "client-key-data": data[p.admin.keyFile()]}))
 }
 
+// apiURL is where a node finds the API server.
+func (c Config) apiURL() string {
+	if c.Server != "" {
+		return c.Server
+	}
+	return "https://127.0.0.1:" + strconv.Itoa(c.Port)
+}
+
 func kubeconfig(c Config, cluster, user object) object {
-	cluster["server"] = "https://127.0.0.1:" + strconv.Itoa(c.Port)
+	cluster["server"] = c.apiURL()
 	return object{
 		"apiVersion": "v1", "kind": "Config", "current-context": "default",
 		"clusters": []object{{"name": "default", "cluster": cluster}},
@@ -154,7 +185,7 @@ disabled_plugins = [
 }
 
 // podNetwork is the bridge that flannel would make on each node.
-func podNetwork(c Config, mtu int) object {
+func podNetwork(subnet string, mtu int) object {
 	return object{
 		"cniVersion": "0.4.0",
 		"name":       "cbr0",
@@ -164,7 +195,7 @@ func podNetwork(c Config, mtu int) object {
 				"isGateway": true, "hairpinMode": true,
 				"ipam": object{
 					"type":   "host-local",
-					"ranges": [][]object{{{"subnet": c.ClusterCIDR.String()}}},
+					"ranges": [][]object{{{"subnet": subnet}}},
 					"routes": []object{{"dst": "0.0.0.0/0"}},
 				},
 			},

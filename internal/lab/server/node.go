@@ -16,17 +16,13 @@ import (
 // vxlanOverhead is what flannel's VXLAN takes from each packet.
 const vxlanOverhead = 50
 
-// podMTU is the MTU that flannel would give pods. The stand-in has one node
-// and so needs no tunnel, but measurements must see the packets of a real one.
-func podMTU(c Config) (int, error) {
-	iface, err := nodeInterface(c)
-	if err != nil {
-		return 0, err
-	}
+// podMTU is the MTU that flannel gives pods, also while there is one node and
+// no tunnel yet.
+func podMTU(c Config, iface *net.Interface) int {
 	if c.FlannelBackend == "vxlan" {
-		return iface.MTU - vxlanOverhead, nil
+		return iface.MTU - vxlanOverhead
 	}
-	return iface.MTU, nil
+	return iface.MTU
 }
 
 // nodeInterface is the interface between nodes: flannel-iface, else the one

@@ -88,7 +88,7 @@ func preparePKI(c Config, now time.Time) (pki, error) {
 		errs = append(errs, err)
 	}
 	client := func(to *pair, path string, ca pair, name string, groups ...string) {
-		leaf(to, path, ca, x509.Certificate{Subject: pkix.Name{CommonName: name, Organization: groups}}, x509.ExtKeyUsageClientAuth)
+		leaf(to, path, ca, clientOf(name, groups...), x509.ExtKeyUsageClientAuth)
 	}
 	client(&p.admin, filepath.Join(tls, "client-admin"), p.clientCA, "system:admin", "system:masters")
 	client(&p.controller, filepath.Join(tls, "client-controller"), p.clientCA, "system:kube-controller-manager", "system:masters")
@@ -98,12 +98,11 @@ func preparePKI(c Config, now time.Time) (pki, error) {
 	client(&p.apiToKubelet, filepath.Join(tls, "client-kube-apiserver"), p.clientCA, "kube-apiserver", "system:masters")
 	client(&p.authProxy, filepath.Join(tls, "client-auth-proxy"), p.headerCA, "system:auth-proxy")
 
-	loopback := netip.MustParseAddr("127.0.0.1")
 	names, ips := apiNames(c)
 	leaf(&p.apiserver, filepath.Join(tls, "serving-kube-apiserver"), p.serverCA,
 		x509.Certificate{Subject: pkix.Name{CommonName: "kube-apiserver"}, DNSNames: names, IPAddresses: ips}, x509.ExtKeyUsageServerAuth)
 	leaf(&p.kubelet, filepath.Join(agent, "serving-kubelet"), p.serverCA,
-		x509.Certificate{Subject: pkix.Name{CommonName: c.NodeName}, DNSNames: []string{c.NodeName, "localhost"}, IPAddresses: netIPs(c.NodeIP, loopback)}, x509.ExtKeyUsageServerAuth)
+		kubeletServing(c.NodeName, c.NodeIP), x509.ExtKeyUsageServerAuth)
 
 	p.serviceKey = filepath.Join(tls, "service.key")
 	_, err := privateKey(p.serviceKey)
@@ -147,24 +146,32 @@ func certificate(path string, ca *pair, template x509.Certificate, now time.Time
 		return pair{}, err
 	}
 
-	life, parent := caLife, &template
-	signer := p.key
+	signer, life := pair{cert: &template, key: p.key}, caLife
 	if ca != nil {
-		life, parent, signer = leafLife, ca.cert, ca.key
+		signer, life = *ca, leafLife
 	}
-	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
-		return pair{}, fmt.Errorf("make a serial number: %w", err)
-	}
-	template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(life)
-	der, err := x509.CreateCertificate(rand.Reader, &template, parent, p.key.Public(), signer)
+	der, err := sign(signer, template, p.key.Public(), now, life)
 	if err != nil {
 		return pair{}, fmt.Errorf("sign %s: %w", p.certFile(), err)
 	}
-	if err := writeFile(p.certFile(), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644); err != nil {
+	if err := writeFile(p.certFile(), encodeCertificate(der), 0o644); err != nil {
 		return pair{}, err
 	}
 	p.cert, err = x509.ParseCertificate(der)
 	return p, err
+}
+
+// sign makes a certificate of a key as the template wants it.
+func sign(ca pair, template x509.Certificate, key crypto.PublicKey, now time.Time, life time.Duration) (der []byte, err error) {
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
+		return nil, fmt.Errorf("make a serial number: %w", err)
+	}
+	template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(life)
+	return x509.CreateCertificate(rand.Reader, &template, ca.cert, key, ca.key)
+}
+
+func encodeCertificate(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 // fits reports whether a certificate serves as the template's would.

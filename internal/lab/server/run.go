@@ -43,6 +43,11 @@ func Run(ctx context.Context, c Config, log io.Writer) error {
 		return err
 	}
 	go images.importNew(ctx, func(err error) { s.say("%v", err) })
+	return s.last(ctx, g)
+}
+
+// last waits for the end.
+func (s *starting) last(ctx context.Context, g *group) error {
 	select {
 	case <-ctx.Done():
 		s.say("stopping; the pods stay")
@@ -81,10 +86,6 @@ func (s *starting) prepare(ctx context.Context) error {
 	if err := errors.Join(prepareNode(ctx, s.Config), fillCpuset()); err != nil {
 		return err
 	}
-	mtu, err := podMTU(s.Config)
-	if err != nil {
-		return err
-	}
 	if s.pki, err = preparePKI(s.Config, time.Now()); err != nil {
 		return err
 	}
@@ -102,8 +103,8 @@ func (s *starting) prepare(ctx context.Context) error {
 	if err := writeManifests(s.Config, s.manifests(), forwards); err != nil {
 		return err
 	}
-	s.files, err = writeFiles(s.Config, s.pki, mtu, resolv)
-	return err
+	s.files = filesOf(s.Config)
+	return errors.Join(writeContainerd(s.Config, s.files), writeNode(s.Config, s.pki, s.files, resolv), writeServer(s.Config, s.pki, s.files))
 }
 
 // start brings the components up: the images come in while the API server
@@ -135,7 +136,7 @@ func (s *starting) start(ctx context.Context, g *group, images *imageFolder) err
 	if err := <-imported; err != nil {
 		return err
 	}
-	if err := startAll(g, kubelet(s.Config, s.files), kubeProxy(s.Config, s.files)); err != nil {
+	if err := s.startNode(ctx, g); err != nil {
 		return err
 	}
 	var refused error
@@ -158,6 +159,16 @@ func (s *starting) start(ctx context.Context, g *group, images *imageFolder) err
 	}
 	s.say("node %s is ready", s.NodeName)
 	return nil
+}
+
+// startNode starts the components of a node, with the network of its pods.
+func (s *starting) startNode(ctx context.Context, g *group) error {
+	network, err := newFlannel(s.Config, s.pki, s.files)
+	if err != nil {
+		return err
+	}
+	go network.run(ctx, func(err error) { s.say("%v", err) })
+	return startAll(g, kubelet(s.Config, s.files), kubeProxy(s.Config, s.files))
 }
 
 func startAll(g *group, components ...component) error {
