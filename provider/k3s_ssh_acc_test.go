@@ -29,20 +29,25 @@ import (
 )
 
 // sshMachines are three local hosts on a network, which stand for machines that
-// run an SSH server.
-const sshMachines = `
+// run an SSH server. The test framework reads no for_each.
+func sshMachines() string {
+	var text strings.Builder
+	text.WriteString(`
 resource "testbed_network" "wan" {
   name = "wan"
   cidr = "198.18.32.0/24"
 }
-
-resource "testbed_local_host" "this" {
-  for_each = { lighthouse = "198.18.32.2", edge = "198.18.32.11", b = "198.18.32.12" }
-
-  name     = each.key
-  networks = [{ network = testbed_network.wan.name, address = each.value }]
+`)
+	for name, address := range map[string]string{"lighthouse": "198.18.32.2", "edge": "198.18.32.11", "b": "198.18.32.12"} {
+		fmt.Fprintf(&text, `
+resource "testbed_local_host" %q {
+  name     = %[1]q
+  networks = [{ network = testbed_network.wan.name, address = %q }]
 }
-`
+`, name, address)
+	}
+	return text.String()
+}
 
 // TestAccK3sOverSSH makes an overlay and a cluster of two nodes on it, all by
 // SSH. The agent leaves and joins again.
@@ -61,13 +66,21 @@ func TestAccK3sOverSSH(t *testing.T) {
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 		return sshtest.Dialer(servers...)(ctx, network, address)
 	}
-	machines := sshConfig(dir, key, "check_host_keys = false\n user = \"root\"") + sshMachines
+	machines := sshConfig(dir, key, "check_host_keys = false\n user = \"root\"") + sshMachines()
 	config := func(agents string) string {
 		return machines + fmt.Sprintf(`
-resource "testbed_ssh_host" "this" {
-  for_each = testbed_local_host.this
+resource "testbed_ssh_host" "lighthouse" {
+  address  = testbed_local_host.lighthouse.name
+  requires = ["overlay"]
+}
 
-  address  = each.key
+resource "testbed_ssh_host" "edge" {
+  address  = testbed_local_host.edge.name
+  requires = ["overlay"]
+}
+
+resource "testbed_ssh_host" "b" {
+  address  = testbed_local_host.b.name
   requires = ["overlay"]
 }
 
@@ -77,27 +90,32 @@ resource "testbed_nebula_ca" "this" {
 }
 
 resource "testbed_nebula_lighthouse" "this" {
-  host     = testbed_ssh_host.this["lighthouse"].url
+  host     = testbed_ssh_host.lighthouse.url
   ca       = testbed_nebula_ca.this.id
   network  = "198.19.32.1/24"
   underlay = "198.18.32.2"
 }
 
-resource "testbed_nebula_node" "this" {
-  for_each = { edge = "198.19.32.11/24", b = "198.19.32.12/24" }
-
-  host        = testbed_ssh_host.this[each.key].url
+resource "testbed_nebula_node" "edge" {
+  host        = testbed_ssh_host.edge.url
   ca          = testbed_nebula_ca.this.id
-  network     = each.value
+  network     = "198.19.32.11/24"
+  lighthouses = [testbed_nebula_lighthouse.this.endpoint]
+}
+
+resource "testbed_nebula_node" "b" {
+  host        = testbed_ssh_host.b.url
+  ca          = testbed_nebula_ca.this.id
+  network     = "198.19.32.12/24"
   lighthouses = [testbed_nebula_lighthouse.this.endpoint]
 }
 
 resource "testbed_k3s_cluster" "test" {
   name = "edge"
   servers = [{
-    host      = testbed_ssh_host.this["edge"].url
-    node_ip   = testbed_nebula_node.this["edge"].address
-    interface = testbed_nebula_node.this["edge"].device
+    host      = testbed_ssh_host.edge.url
+    node_ip   = testbed_nebula_node.edge.address
+    interface = testbed_nebula_node.edge.device
   }]
   agents        = [%s]
   cluster_cidr  = "10.146.0.0/16"
@@ -108,9 +126,9 @@ resource "testbed_k3s_cluster" "test" {
 `, agents, binary, archives)
 	}
 	const agent = `{
-    host      = testbed_ssh_host.this["b"].url
-    node_ip   = testbed_nebula_node.this["b"].address
-    interface = testbed_nebula_node.this["b"].device
+    host      = testbed_ssh_host.b.url
+    node_ip   = testbed_nebula_node.b.address
+    interface = testbed_nebula_node.b.device
   }`
 	at := func(name string) host.Host {
 		h, err := opener.Open(t.Context(), local.URL(name))

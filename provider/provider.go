@@ -6,6 +6,7 @@ import (
 	"context"
 	"net"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
@@ -42,6 +43,11 @@ type testbedProvider struct {
 
 	// dial, when set, opens connections to hosts that are reached by SSH.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	// owner is the id by which hosts know who changes them. A provider that is
+	// configured again, as one that a debugger or a test serves, is the same.
+	owner     string
+	ownerOnce sync.Once
 }
 
 // New returns the constructor of the provider for a released version.
@@ -114,6 +120,8 @@ func (p *testbedProvider) Configure(ctx context.Context, req provider.ConfigureR
 		return
 	}
 	settings.Dial = p.dial
+	p.ownerOnce.Do(func() { p.owner = settings.Owner.ID })
+	settings.Owner.ID = p.owner
 	data.ssh = ssh.NewOpener(settings)
 	data.sshUnknown = model.SSH.unknown()
 	data.hosts = host.Schemes{"local": data.local, "ssh": data.ssh}
