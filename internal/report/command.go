@@ -11,7 +11,8 @@ import (
 
 // Command carries out "report DIR [DIR...] [-o OUT] [-title TITLE] [-formats
 // LIST]": it writes the report of the runs in the folders and prints where it
-// is. Flags may stand before and after folders.
+// is, and what the runs tell about the claims of the study. Flags may stand
+// before and after folders.
 func Command(args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("report", flag.ContinueOnError)
 	flags.SetOutput(stdout)
@@ -46,7 +47,7 @@ func Command(args []string, stdout io.Writer) error {
 			options.Formats = append(options.Formats, Format(format))
 		}
 	}
-	files, err := Build(folders, options)
+	made, files, err := assemble(folders, options)
 	if err != nil {
 		return err
 	}
@@ -57,6 +58,20 @@ func Command(args []string, stdout io.Writer) error {
 	if _, ok := files[Page]; ok {
 		where = filepath.Join(where, Page)
 	}
-	_, err = fmt.Fprintf(stdout, "Report: %s, %d files\n", where, len(files))
-	return err
+	if _, err := fmt.Fprintf(stdout, "Report: %s, %d files\n", where, len(files)); err != nil {
+		return err
+	}
+	return made.printClaims(stdout)
+}
+
+// printClaims says in a few lines what the runs tell about the study's claims.
+func (r *report) printClaims(out io.Writer) error {
+	for _, run := range r.Runs {
+		for _, c := range run.Claims() {
+			if _, err := fmt.Fprintf(out, "%s, %s: %s\n  This %s: %s.\n", run.ID, c.Function, c.Statement, c.Verdict, strings.Join(c.Evidence, "; ")); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -139,8 +139,11 @@ func bounds(set []point) (low, high float64, ok bool) {
 
 // beside spreads n arms around a place on an axis of names.
 func beside(place, i, n int) float64 {
-	return float64(place) + (float64(i)-float64(n-1)/2)*min(0.24, 0.6/float64(n))
+	return float64(place) + (float64(i)-float64(n-1)/2)*spacing(n)
 }
+
+// spacing is how far apart n arms are on an axis of names.
+func spacing(n int) float64 { return min(0.24, 0.84/float64(n)) }
 
 // nameScenarios puts the scenarios on the horizontal axis.
 func (r *run) nameScenarios(p *plot.Plot) {
@@ -176,7 +179,7 @@ func (r *run) responseTime(name, function string) figure {
 				result := r.result[bench.Cell{Function: function, Scenario: s.Name, Connection: connection, Arm: arm}]
 				x := beside(place, i, len(r.Arms))
 				if result.First != nil {
-					first = append(first, point{x: x + 0.09, value: *result.First}.logged())
+					first = append(first, point{x: x + 0.42*spacing(len(r.Arms)), value: *result.First}.logged())
 				}
 				if result.Median == nil {
 					continue
@@ -217,7 +220,7 @@ func orNone(words []string) string {
 func (r *run) overheads(name, function string) figure {
 	f := figure{
 		kind: overheadOverRTT, Name: name, Title: "Overhead against " + r.Plan.Baseline + " for " + function + " (" + r.payload(function) + ")", Columns: 2,
-		Caption: "Difference of the medians over the round trip that was measured on the links around the requests. Bar: 95 % interval from a bootstrap of blocks.",
+		Caption: "Difference of the medians over the round trip that was measured on the links around the requests. Bar: 95 % interval from a bootstrap of blocks. Arms at one round trip stand side by side.",
 	}
 	if len(r.Arms) < 2 || slices.ContainsFunc(r.Scenarios, func(s scenario) bool { return s.Measured == nil }) {
 		return f
@@ -228,24 +231,27 @@ func (r *run) overheads(name, function string) figure {
 		p.Add(grid{vertical: true})
 		var words []string
 		var all []point
+		longest := 1.0
+		for _, s := range r.Scenarios {
+			longest = max(longest, *s.Measured)
+		}
 		for i, arm := range r.Arms[1:] {
+			// Intervals at one place would hide each other.
+			aside := 0.012 * longest * (float64(i) - float64(len(r.Arms)-2)/2)
 			var values []point
 			for _, s := range r.Scenarios {
 				c := r.overhead[bench.Cell{Function: function, Scenario: s.Name, Connection: connection, Arm: arm}]
 				if c.Difference == nil {
 					continue
 				}
-				values = append(values, point{x: *s.Measured, value: *c.Difference, low: c.DifferenceLow, high: c.DifferenceHigh})
+				values = append(values, point{x: *s.Measured + aside, value: *c.Difference, low: c.DifferenceLow, high: c.DifferenceHigh})
 				words = append(words, fmt.Sprintf("%s in %s, at %s ms, %s", arm, s.Name, number(s.Measured), withInterval(c.Difference, c.DifferenceLow, c.DifferenceHigh, " ms")))
 			}
 			p.Add(points{look: lookOf(i + 1), values: values, joined: true})
 			all = append(all, values...)
 		}
 		low, high, _ := bounds(all)
-		p.X.Min, p.X.Max = 0, 1
-		for _, s := range r.Scenarios {
-			p.X.Max = max(p.X.Max, *s.Measured*1.05)
-		}
+		p.X.Min, p.X.Max = -0.03*longest, longest*1.05
 		p.Y.Min, p.Y.Max = min(0, low*1.1), max(0, high*1.1)
 		if p.Y.Min == p.Y.Max {
 			p.Y.Max = 1

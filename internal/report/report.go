@@ -47,30 +47,37 @@ var ErrIncomparable = errors.New("the runs cannot be compared")
 // files by their paths, which are relative and use slashes. The first run is
 // the one that the others are compared with.
 func Build(folders []string, options Options) (map[string][]byte, error) {
+	_, files, err := assemble(folders, options)
+	return files, err
+}
+
+// assemble returns what the files were made from, too.
+func assemble(folders []string, options Options) (*report, map[string][]byte, error) {
 	if len(folders) == 0 {
-		return nil, errors.New("a report needs the folder of a run at least")
+		return nil, nil, errors.New("a report needs the folder of a run at least")
 	}
 	if len(options.Formats) == 0 {
 		options.Formats = Formats()
 	}
 	for _, format := range options.Formats {
 		if !slices.Contains(Formats(), format) {
-			return nil, fmt.Errorf("%q is not a format of a report; the formats are %q", format, Formats())
+			return nil, nil, fmt.Errorf("%q is not a format of a report; the formats are %q", format, Formats())
 		}
 	}
 	var read []bench.Folder
 	for _, dir := range folders {
 		folder, err := bench.ReadFolder(dir)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		read = append(read, folder)
 	}
 	r, err := newReport(read, options.Title)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return r.files(options.Formats)
+	files, err := r.files(options.Formats)
+	return r, files, err
 }
 
 // Write puts the files of a report below dir. Each one has its name only when
