@@ -121,7 +121,8 @@ func (r *k3sClusterResource) Schema(ctx context.Context, _ resource.SchemaReques
 				Optional:     true,
 				NestedObject: schema.NestedAttributeObject{Validators: []validator.Object{needed{"host", "node_ip"}}, Attributes: agent},
 				MarkdownDescription: "Further nodes, with the program, image archives and registries of the server and with those keys of `config` that agents have. " +
-					"They join and leave while the cluster runs; the pods of one that leaves move to other nodes first. One that was changed on its host is left out of the state, and joins again by the next apply.",
+					"They join and leave while the cluster runs; the pods of one that leaves move to other nodes first. One that was changed on its host is left out of the state, and joins again by the next apply. " +
+					"Images that other resources loaded into the nodes are not on an agent that joins later.",
 			},
 			"registries": schema.StringAttribute{
 				Optional:            true,

@@ -49,7 +49,7 @@ func Command(ctx context.Context, args []string) error {
 	if err := unmount(); err != nil {
 		return err
 	}
-	if err := errors.Join(removeNamespaces(), removeLinks(), removeRules(ctx), removeCgroups(ctx)); err != nil {
+	if err := errors.Join(removeNamespaces(), removeLinks(), removeRules(ctx), stopSlice(ctx), removeCgroups(ctx)); err != nil {
 		return err
 	}
 	for _, path := range files() {
@@ -97,6 +97,25 @@ func verify() error {
 // cgroupPatience is how long the kernel may take to let go of the cgroup of a
 // process that has ended.
 const cgroupPatience = 30 * time.Second
+
+// stopSlice lets systemd forget the slice of the pods, which it keeps for a
+// kubelet that makes its cgroups through it.
+func stopSlice(ctx context.Context) error {
+	if _, err := os.Stat("/run/systemd/system"); err != nil {
+		return nil
+	}
+	for _, pattern := range []string{"/sys/fs/cgroup/kubepods.slice", "/sys/fs/cgroup/*/kubepods.slice"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			return err
+		}
+		if len(found) > 0 {
+			_, err := run(ctx, "", "systemctl", "stop", "kubepods.slice")
+			return err
+		}
+	}
+	return nil
+}
 
 // removeCgroups removes the kubelet's cgroups, whose processes have ended.
 func removeCgroups(ctx context.Context) error {
