@@ -67,6 +67,7 @@ type benchmarkClientModel struct {
 	Cluster   types.String `tfsdk:"cluster"`
 	Namespace types.String `tfsdk:"namespace"`
 	Image     types.String `tfsdk:"image"`
+	Clients   types.Int64  `tfsdk:"clients"`
 }
 
 type benchmarkFunctionModel struct {
@@ -169,6 +170,15 @@ func (m *benchmarkRunModel) validateLoad(ctx context.Context, diags *diag.Diagno
 		if err := model.load(0, diags).Validate(); err != nil {
 			diags.AddAttributeError(path.Root("load"), "Invalid Load", sentence(err))
 		}
+	}
+	var client benchmarkClientModel
+	if !decode(ctx, m.Client, &client, diags) || client.Clients.IsUnknown() || m.Requests.IsUnknown() || m.Blocks.IsUnknown() {
+		return
+	}
+	clients, requests, blocks := int64OrDefault(client.Clients, 1), int64OrDefault(m.Requests, 100), int64OrDefault(m.Blocks, 5)
+	if requests >= blocks && blocks > 0 && requests/blocks < clients {
+		diags.AddAttributeError(path.Root("requests"), "Too Few Requests",
+			fmt.Sprintf("%d requests in %d blocks cannot be shared by %d clients. Each client needs one in every block at least: raise requests, or lower blocks or client.clients.", requests, blocks, clients))
 	}
 }
 
@@ -366,6 +376,10 @@ func (m *benchmarkRunModel) spec(ctx context.Context, diags *diag.Diagnostics) (
 		plan.Connections = append(plan.Connections, load.Connection(name))
 	}
 	slices.SortFunc(plan.Connections, load.Connection.Compare)
+	var client benchmarkClientModel
+	if decode(ctx, m.Client, &client, diags) {
+		plan.Clients = int(client.Clients.ValueInt64())
+	}
 	return plan, m.options(ctx, diags)
 }
 

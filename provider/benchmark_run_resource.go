@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -113,6 +115,11 @@ func benchmarkRunPlanAttributes() map[string]schema.Attribute {
 				"image": schema.StringAttribute{
 					Optional:            true,
 					MarkdownDescription: "Image of the load generator, the testbed's agent; needed only for clusters that are no k3s of this testbed, which the provider cannot load its own image into.",
+				},
+				"clients": schema.Int64Attribute{
+					Optional: true, Computed: true, Default: int64default.StaticInt64(1),
+					Validators:          []validator.Int64{int64validator.Between(1, 64)},
+					MarkdownDescription: "Pods that send the requests together, for loads above what one can make; `1` by default. They begin each cell at the same moment and share its requests and its rate; each has the concurrency of `load`. The cluster spreads them over its nodes.",
 				},
 			},
 		},
@@ -496,8 +503,25 @@ func (r *benchmarkRunResource) Create(ctx context.Context, req resource.CreateRe
 	}
 	model.ID = types.StringValue(id)
 	resp.Diagnostics.Append(model.set(report)...)
+	warnOfLag(&resp.Diagnostics, plan.Name, report.Results)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
 	model.judge(ctx, &resp.Diagnostics)
+}
+
+// warnOfLag names the cells whose times the client itself is a part of, the worst
+// one with its figures.
+func warnOfLag(diags *diag.Diagnostics, name string, results []bench.Result) {
+	lagging := slices.DeleteFunc(slices.Clone(results), func(r bench.Result) bool { return !r.Lagging })
+	if len(lagging) == 0 {
+		return
+	}
+	share := func(r bench.Result) float64 { return *r.Lag / *r.Median }
+	worst := slices.MaxFunc(lagging, func(a, b bench.Result) int { return cmp.Compare(share(a), share(b)) })
+	diags.AddAttributeWarning(path.Root("results"), "Client Is Part of the Times",
+		fmt.Sprintf("Benchmark %q: in %d of %d cells the client itself caused more than 1 %% of the median, most in %s: %.3f of %.3f ms. "+
+			"These cells have lagging = true. Differences between arms hold all the same where both have about the same lag_ms. "+
+			"Give the client's node more time to spare, spread the load with client.clients, or lower it.",
+			name, len(lagging), len(results), worst.Cell, *worst.Lag, *worst.Median))
 }
 
 // keptSamples says where the requests of a run without results are, and what

@@ -4,10 +4,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
 	"github.com/hashicorp/terraform-plugin-testing/knownvalue"
 	"github.com/hashicorp/terraform-plugin-testing/plancheck"
 	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench"
 )
 
 // benchmarkRun is a configuration of a run whose parts a test can replace.
@@ -78,6 +81,8 @@ func TestBenchmarkRunRefuses(t *testing.T) {
 		"expect no median": {[]string{`arms = {`, "expect = { edge = { max_median_ms = -1 } }\n  arms = {"}, `must be at least 0`},
 		"no function":      {[]string{`    hello-world = {}`, ``, `payload-echo = { payload_bytes = 1000, echo = true }`, ``}, `must contain at least 1 elements`},
 		"no scenario":      {[]string{`edge = { profiles = { "wan/edge/cloud" = jsonencode({ rtt = "10ms" }) } }`, ``}, `must contain at least 1 elements`},
+		"clients":          {[]string{`client = { cluster = "k3s+local://edge" }`, "client = { cluster = \"k3s+local://edge\", clients = 21 }"}, `100 requests in 5 blocks cannot be shared by 21 clients. Each client needs`},
+		"no client":        {[]string{`client = { cluster = "k3s+local://edge" }`, "client = { cluster = \"k3s+local://edge\", clients = 0 }"}, `must be between 1 and 64`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			resource.UnitTest(t, resource.TestCase{
@@ -118,4 +123,25 @@ resource "terraform_data" "later" {
 			}},
 		}},
 	})
+}
+
+// The warning names the worst of the cells that the client is a part of.
+func TestWarnOfLag(t *testing.T) {
+	result := func(arm string, median, lag float64) bench.Result {
+		return bench.Result{Cell: bench.Cell{Arm: arm}, Median: &median, Lag: &lag, Lagging: lag > bench.LagLimit*median}
+	}
+	var diags diag.Diagnostics
+	warnOfLag(&diags, "fast", []bench.Result{{}, result("direct", 10, 0.05)})
+	if len(diags) > 0 {
+		t.Errorf("a client that does not lag: %v", diags)
+	}
+	warnOfLag(&diags, "fast", []bench.Result{result("direct", 10, 0.05), result("clusterlink", 1, 0.02), result("gateway", 0.5, 0.02)})
+	if len(diags) != 1 || diags.HasError() {
+		t.Fatalf("got %v", diags)
+	}
+	for _, want := range []string{`"fast"`, "in 2 of 3 cells", `most in arm "gateway"`, "0.020 of 0.500 ms"} {
+		if !strings.Contains(diags[0].Detail(), want) {
+			t.Errorf("the warning lacks %q: %s", want, diags[0].Detail())
+		}
+	}
 }

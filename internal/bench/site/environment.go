@@ -25,11 +25,12 @@ type environment struct {
 }
 
 type client struct {
-	Cluster   string `json:"cluster"`
-	Namespace string `json:"namespace"`
-	Pod       string `json:"pod"`
-	Node      string `json:"node"`
-	Image     string `json:"image"` // its tag starts the digest of the agent
+	Cluster   string   `json:"cluster"`
+	Namespace string   `json:"namespace"`
+	Pod       string   `json:"pod"`   // the first one
+	Node      string   `json:"node"`  // of the first one
+	Pods      []member `json:"pods"`  // all
+	Image     string   `json:"image"` // its tag starts the digest of the agent
 }
 
 type clusterInfo struct {
@@ -50,12 +51,12 @@ type nodeInfo struct {
 	Memory     string `json:"memory"`
 }
 
-func (s Site) environment(ctx context.Context, calling *kube.Client, p *pod, options Options) (environment, error) {
+func (s Site) environment(ctx context.Context, calling *kube.Client, p *pods, options Options) (environment, error) {
 	e := environment{
 		Provider: options.Provider,
 		Nebula:   moduleVersion("github.com/slackhq/nebula"),
 		Emulator: "testbed-agent underlay",
-		Client:   client{Cluster: calling.URL(), Namespace: p.ref.Namespace, Pod: p.ref.Name, Node: p.node, Image: p.image},
+		Client:   client{Cluster: calling.URL(), Namespace: p.ref.Namespace, Pod: p.members[0].Name, Node: p.members[0].Node, Pods: p.members, Image: p.image},
 		Clusters: map[string]clusterInfo{},
 	}
 	var err error

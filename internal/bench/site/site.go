@@ -1,5 +1,5 @@
 // Package site carries runs out on a testbed: it brings the load generator into
-// the calling cluster as a pod, switches the testbed's links, and records what
+// the calling cluster as pods, switches the testbed's links, and records what
 // the run takes place on.
 package site
 
@@ -26,7 +26,7 @@ type Site struct {
 // Options say where a run takes place, beside its plan.
 type Options struct {
 	Cluster   string   // URL of the calling cluster
-	Namespace string   // of the client pod
+	Namespace string   // of the client pods
 	Image     string   // of the load generator; that of this build when empty
 	Others    []string // URLs of other clusters to describe in the environment
 
@@ -37,7 +37,7 @@ type Options struct {
 	Progress     func(bench.Progress)
 }
 
-// removeTimeout bounds how long a run that has ended removes its pod.
+// removeTimeout bounds how long a run that has ended removes its pods.
 const removeTimeout = time.Minute
 
 // ErrCluster is wrapped by errors about opening the calling cluster.
@@ -51,7 +51,7 @@ func (s Site) Run(ctx context.Context, plan bench.Plan, options Options) (report
 		return bench.Report{}, fmt.Errorf("%w: %w", ErrCluster, err)
 	}
 	defer cluster.Close()
-	client, err := startPod(ctx, cluster, podSpec{Namespace: options.Namespace, Run: plan.Name, Image: options.Image})
+	client, err := startPods(ctx, cluster, podSpec{Namespace: options.Namespace, Run: plan.Name, Image: options.Image, Clients: plan.Clients})
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
 		defer cancel()

@@ -190,6 +190,41 @@ func TestSite(t *testing.T) {
 			}
 		}
 	})
+	t.Run("several clients in an open loop", func(t *testing.T) {
+		plan := b.plan
+		plan.Clients, plan.Requests, plan.Blocks = 2, 100, 1
+		plan.Connections = []load.Connection{load.Reuse, load.ReuseFor(5)}
+		plan.Load = load.Model{Kind: load.OpenLoop, Rate: 50, Arrivals: load.Poisson, Concurrency: 4, Seed: 1}
+		plan.Functions = map[string]bench.Function{
+			"hello-world":  {Protocol: load.H2C, ResponseBytes: 5000},
+			"payload-echo": {PayloadBytes: 102400, Echo: true},
+		}
+		options := b.options(t)
+		report, err := b.Run(t.Context(), plan, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.checkAfterwards(t)
+		for _, r := range report.Results {
+			if r.Count != 100 || r.Errors != 0 || r.Lag == nil {
+				t.Errorf("%v: %d requests, %d errors, lag %v, want 100, 0 and some", r.Cell, r.Count, r.Errors, r.Lag)
+			}
+		}
+		clients := map[int]int{}
+		if err := bench.ReadSamples(options.Dir, func(s *bench.Sample) {
+			if !s.Warmup {
+				clients[s.Client]++
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if len(clients) != 2 || clients[0] != clients[1] {
+			t.Errorf("the clients sent %v requests, want the same number from two", clients)
+		}
+		if !strings.Contains(report.Environment, `-1-`) {
+			t.Errorf("the environment does not name the second pod: %s", report.Environment)
+		}
+	})
 	t.Run("cancelled", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -220,7 +255,7 @@ func TestSite(t *testing.T) {
 		b.checkAfterwards(t)
 	})
 	t.Run("after a killed run", func(t *testing.T) {
-		if _, err := startPod(t.Context(), b.cluster, podSpec{Namespace: "default", Run: b.plan.Name}); err != nil {
+		if _, err := startPods(t.Context(), b.cluster, podSpec{Namespace: "default", Run: b.plan.Name}); err != nil {
 			t.Fatal(err)
 		}
 		plan := b.plan
