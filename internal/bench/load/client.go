@@ -136,7 +136,7 @@ func (c *client) close() {
 // outside the measured time.
 func (c *client) send(ctx context.Context, record *Record, start time.Time) {
 	x := &exchange{deadline: start.Add(c.Timeout)}
-	got, err := c.call(ctx, record, x)
+	got, err := c.call(ctx, record, x, start)
 	end := x.end
 	if err != nil || end.IsZero() {
 		end = time.Now()
@@ -161,23 +161,23 @@ func (c *client) send(ctx context.Context, record *Record, start time.Time) {
 		c.answer = got.body[:0]
 	}
 	record.Error, record.Detail = c.judge(got, err, connected)
-	c.since = time.Now()
+	c.since = end
 	if limit := c.Connection.limit(); err != nil || limit > 0 && c.uses >= limit {
 		c.close()
 	}
 }
 
 // call makes one request, over the connection that there is or a new one.
-func (c *client) call(ctx context.Context, record *Record, x *exchange) (answer, error) {
-	if c.session != nil && !c.session.usable(time.Since(c.since)) {
+func (c *client) call(ctx context.Context, record *Record, x *exchange, begun time.Time) (answer, error) {
+	if c.session != nil && !c.session.usable(begun.Sub(c.since)) {
 		c.close()
 	}
 	if c.session == nil {
 		if err := c.connect(ctx, record, x.deadline); err != nil {
 			return answer{}, err
 		}
+		begun = time.Now()
 	}
-	begun := time.Now()
 	record.Conn, record.Reused = c.conn, c.uses > 0
 	c.uses++
 	got, err := c.session.exchange(ctx, x, c.answer)

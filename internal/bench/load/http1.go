@@ -61,14 +61,14 @@ func (h *http1) exchange(ctx context.Context, x *exchange, body []byte) (answer,
 	if len(h.request) > atOnce {
 		return h.sideBySide(x, body)
 	}
+	if h.conn == net.Conn(h.wire) {
+		h.wire.ask(h.request)
+		got, err := h.read(x, body)
+		x.wrote = h.wire.asked()
+		return got, err
+	}
 	if _, err := h.conn.Write(h.request); err != nil {
-		// What the server said before it closed the connection tells more.
-		got, readErr := h.read(x, body)
-		h.keep = false
-		if readErr != nil {
-			return got, err
-		}
-		return got, nil
+		return answer{}, err
 	}
 	x.wrote = time.Now()
 	return h.read(x, body)

@@ -12,13 +12,7 @@ type wire struct {
 	*net.TCPConn
 	raw     syscall.RawConn
 	arrived atomic.Int64 // Unix time in nanoseconds, 0 when the kernel does not tell
-
-	// Of the read under way; reads of one connection follow each other.
-	into  []byte
-	count int
-	fault error
-	extra []byte
-	take  func(uintptr) bool
+	reader
 }
 
 func newWire(conn *net.TCPConn) (*wire, error) {

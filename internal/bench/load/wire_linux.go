@@ -7,28 +7,53 @@ import (
 	"net"
 	"os"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
+// reader is what a wire needs to read. Reads of one connection follow each
+// other, so that there is one of everything.
+type reader struct {
+	take    func(uintptr) bool // receive, made once
+	message unix.Msghdr
+	vector  unix.Iovec
+	extra   [64]byte // control messages
+
+	send   []byte // to be sent first by the read under way
+	sent   time.Time
+	count  int
+	fault  error
+	failed string // system call
+}
+
 // stampArrivals has the kernel tell when what is read had arrived.
 func (w *wire) stampArrivals() {
-	w.extra = make([]byte, unix.CmsgSpace(16))
 	w.take = w.receive
+	w.message.Iov = &w.vector
+	w.message.SetIovlen(1)
 	// A kernel that cannot do that gives no times, which is what is recorded.
 	_ = w.raw.Control(func(fd uintptr) {
 		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS_NEW, 1)
 	})
 }
 
+// ask has the next Read send a request before it reads. That spares looking
+// for an answer that cannot be there yet.
+func (w *wire) ask(request []byte) { w.send, w.sent = request, time.Time{} }
+
+// asked returns when the request had been handed over, zero when it was not.
+func (w *wire) asked() time.Time { return w.sent }
+
 // Read is that of the connection, and takes the time of arrival along.
 func (w *wire) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	w.into, w.count, w.fault = p, 0, nil
+	w.vector.Base, w.count, w.fault = &p[0], 0, nil
+	w.vector.SetLen(len(p))
 	err := w.raw.Read(w.take)
-	w.into = nil
+	w.vector.Base, w.send = nil, nil
 	switch {
 	case err != nil:
 		var op *net.OpError
@@ -37,7 +62,7 @@ func (w *wire) Read(p []byte) (int, error) {
 		}
 		return 0, err
 	case w.fault != nil:
-		return 0, &net.OpError{Op: "read", Net: "tcp", Source: w.LocalAddr(), Addr: w.RemoteAddr(), Err: os.NewSyscallError("recvmsg", w.fault)}
+		return 0, &net.OpError{Op: "read", Net: "tcp", Source: w.LocalAddr(), Addr: w.RemoteAddr(), Err: os.NewSyscallError(w.failed, w.fault)}
 	case w.count == 0:
 		return 0, io.EOF
 	}
@@ -45,23 +70,58 @@ func (w *wire) Read(p []byte) (int, error) {
 }
 
 // receive reads once from the socket and tells whether that was all there is
-// to do; if not, it is called again when there is something to read.
+// to do; if not, it is called again when there is something to read. What
+// arrives after its first call does make it be called again, which is why it
+// may send then and not look.
 func (w *wire) receive(fd uintptr) bool {
+	if len(w.send) > 0 {
+		return w.sendFirst(int(fd))
+	}
+	w.message.Control = &w.extra[0]
+	w.message.SetControllen(len(w.extra))
 	for {
-		n, length, _, _, err := unix.Recvmsg(int(fd), w.into, w.extra, 0)
-		switch err {
+		n, _, errno := unix.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&w.message)), 0)
+		switch errno {
 		case unix.EINTR:
 			continue
 		case unix.EAGAIN:
 			return false
-		case nil:
-			w.count = n
-			w.arrived.Store(arrival(w.extra[:length]))
+		case 0:
+			w.count = int(n)
+			w.arrived.Store(arrival(w.extra[:w.message.Controllen]))
 		default:
-			w.fault = err
+			w.failed, w.fault = "recvmsg", errno
 		}
 		return true
 	}
+}
+
+// sendFirst sends the request. One that does not go out at once is sent for as
+// long as it takes; its answer has not begun.
+func (w *wire) sendFirst(fd int) bool {
+	n, err := unix.Write(fd, w.send)
+	for err == unix.EINTR {
+		n, err = unix.Write(fd, w.send)
+	}
+	if err == unix.EAGAIN {
+		n, err = 0, nil
+	}
+	if err == nil && n < len(w.send) {
+		rest := w.send[n:]
+		w.send = nil
+		if _, err = w.TCPConn.Write(rest); err == nil {
+			w.sent = time.Now()
+			// Waiting for the rest to go out has forgotten nothing of what
+			// arrived: only reading does.
+			return false
+		}
+	}
+	if err != nil {
+		w.failed, w.fault = "write", err
+		return true
+	}
+	w.send, w.sent = nil, time.Now()
+	return false
 }
 
 // arrival reads the time out of control messages. There is one at most; its

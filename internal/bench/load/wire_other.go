@@ -2,6 +2,23 @@
 
 package load
 
+import "time"
+
+// reader is nothing here: the connection reads.
+type reader struct{ sent time.Time }
+
+// ask sends a request.
+func (w *wire) ask(request []byte) {
+	w.sent = time.Time{}
+	// The next read tells what is wrong.
+	if _, err := w.TCPConn.Write(request); err == nil {
+		w.sent = time.Now()
+	}
+}
+
+// asked returns when the request had been handed over, zero when it was not.
+func (w *wire) asked() time.Time { return w.sent }
+
 // stampArrivals does nothing: arrivals are not told here.
 func (*wire) stampArrivals() {}
 
