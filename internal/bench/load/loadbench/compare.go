@@ -229,8 +229,9 @@ func stall(ctx context.Context) error {
 		p50, p999, most := at(times, 0.5), at(times, 0.999), times[len(times)-1]
 		fmt.Printf("  %-6s p50 %s, p99.9 %s, max %s", model.Kind, p50, p999, most)
 		if model.Open() {
-			// One request in every thousand waited longer than that: the last
-			// of the second wait for none of it, the first for all.
+			// Of the requests that are due within the second the first wait for
+			// all of it and the last for none, so that one in every thousand of
+			// all waits longer than this.
 			want := stallTime - time.Duration(0.001*float64(len(times))/rate*float64(time.Second))
 			off := float64(p999)/float64(want) - 1
 			fmt.Printf("; theory says p99.9 %s, which is %+.1f %% off: %s\n", want, 100*off, verdict(off < 0.02 && off > -0.02))

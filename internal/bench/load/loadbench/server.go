@@ -96,9 +96,9 @@ func (q *queue) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q.turn.Unlock()
 	time.Sleep(time.Until(done))
 	w.Header().Set("Content-Length", "5")
+	answered := time.Now() // the client has it a moment later at the earliest
 	_, _ = io.WriteString(w, "hello")
 	_ = http.NewResponseController(w).Flush()
-	answered := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.log = append(q.log, service{Arrived: arrived.UnixNano(), Done: answered.UnixNano()})
