@@ -44,12 +44,23 @@ func serve(ctx context.Context, listener net.Listener, idle time.Duration) error
 	handler := NewHandler()
 	timer := time.AfterFunc(idle, cancel)
 	defer timer.Stop()
+	var mu sync.Mutex
+	serving := 0 // a job is, while its clock is asked for
 	server := &http.Server{
 		ReadHeaderTimeout: time.Minute,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			serving++
 			timer.Stop()
-			defer timer.Reset(idle)
+			mu.Unlock()
+			defer func() {
+				mu.Lock()
+				defer mu.Unlock()
+				if serving--; serving == 0 {
+					timer.Reset(idle)
+				}
+			}()
 			handler.ServeHTTP(w, r)
 		}),
 	}

@@ -150,6 +150,38 @@ func TestServeEndsWhenIdle(t *testing.T) {
 	}
 }
 
+// What is asked during a job that takes longer than a generator may be idle
+// does not end it.
+func TestServeIsNotIdleDuringAJob(t *testing.T) {
+	const idle = 100 * time.Millisecond
+	function := newServer(t, echo)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- serve(t.Context(), listener, idle) }()
+	client := Client{URL: "http://" + listener.Addr().String(), HTTP: http.DefaultClient}
+	done := make(chan error, 1)
+	go func() {
+		job := jobTo(function.URL)
+		job.Model.ThinkTime = idle / 2 // 11 of them
+		_, err := client.Run(t.Context(), job)
+		done <- err
+	}()
+	for range 3 {
+		if _, err := client.clock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestInsidePod(t *testing.T) {
 	here := map[netip.Addr]bool{netip.MustParseAddr("127.0.0.1"): true, netip.MustParseAddr("198.18.0.5"): true}
 	tests := []struct{ name, pod, node, want string }{
