@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -169,22 +168,19 @@ func truth(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	var log []service
-	if err := fetch(ctx, url+"/log", &log); err != nil {
+	var done map[int]int64
+	if err := fetch(ctx, url+"/log", &done); err != nil {
 		return fmt.Errorf("read what the server saw: %w", err)
 	}
-	if len(log) != len(result.Records) {
-		return fmt.Errorf("the server saw %d requests of %d", len(log), len(result.Records))
-	}
-	// The server sees them in the order in which they are sent.
-	slices.SortFunc(log, func(a, b service) int { return cmp.Compare(a.Arrived, b.Arrived) })
-	records := slices.Clone(result.Records)
-	slices.SortFunc(records, func(a, b load.Record) int { return cmp.Compare(a.Start, b.Start) })
 	var own, seen []time.Duration
-	for i, r := range records {
+	for i, r := range result.Records {
+		at, ok := done[r.BytesReceived]
+		if !ok || r.Error != "" {
+			return fmt.Errorf("request %d is not one that the server saw: %s %s", i, r.Error, r.Detail)
+		}
 		if !r.Warmup {
 			own = append(own, r.Total)
-			seen = append(seen, time.Duration(log[i].Done-result.Started.Add(r.Intended).UnixNano()))
+			seen = append(seen, time.Duration(at-result.Started.Add(r.Intended).UnixNano()))
 		}
 	}
 	slices.Sort(own)

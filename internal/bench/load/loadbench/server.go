@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,12 +23,6 @@ import (
 
 // serveRole is the first argument of a process that is a server.
 const serveRole = "serve"
-
-// service is one request as the server saw it, Unix time in nanoseconds.
-type service struct {
-	Arrived int64 `json:"arrived"`
-	Done    int64 `json:"done"`
-}
 
 // serve serves one kind of server on the loopback and prints its address. It
 // ends with its standard input, which is the process that started it.
@@ -64,23 +59,28 @@ func serve(ctx context.Context, args []string) error {
 }
 
 // queue answers one request at a time, each after a time from a log-normal law,
-// and remembers when requests came and were done.
+// and remembers when requests were done. Its nth answer is n bytes long, so that
+// the client's records tell which is which.
 type queue struct {
 	turn   sync.Mutex
 	random *rand.Rand
 	free   time.Time // when it has answered all
 
-	mu  sync.Mutex
-	log []service
+	count int
+
+	mu   sync.Mutex
+	done map[int]int64 // Unix time in nanoseconds, by length of the answer
 }
 
-func newQueue() *queue { return &queue{random: rand.New(rand.NewPCG(1, 2))} }
+func newQueue() *queue {
+	return &queue{random: rand.New(rand.NewPCG(1, 2)), done: map[int]int64{}}
+}
 
 func (q *queue) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/log" {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		_ = json.NewEncoder(w).Encode(q.log)
+		_ = json.NewEncoder(w).Encode(q.done)
 		return
 	}
 	arrived := time.Now()
@@ -93,15 +93,16 @@ func (q *queue) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	q.free = begin.Add(time.Duration(float64(10*time.Millisecond) * math.Exp(0.5*q.random.NormFloat64())))
 	done := q.free
+	q.count++
+	n := q.count
 	q.turn.Unlock()
 	time.Sleep(time.Until(done))
-	w.Header().Set("Content-Length", "5")
+	w.Header().Set("Content-Length", strconv.Itoa(n))
 	answered := time.Now() // the client has it a moment later at the earliest
-	_, _ = io.WriteString(w, "hello")
-	_ = http.NewResponseController(w).Flush()
+	_, _ = io.WriteString(w, strings.Repeat(".", n))
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.log = append(q.log, service{Arrived: arrived.UnixNano(), Done: answered.UnixNano()})
+	q.done[n] = answered.UnixNano()
 }
 
 // staller answers at once, but for a second that begins two seconds after it is
