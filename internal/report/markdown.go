@@ -29,6 +29,16 @@ func (r *report) markdown(files map[string][]byte) error {
 
 func (r *run) writeMarkdown(out *strings.Builder) {
 	fmt.Fprintf(out, "\n## %s\n\n%d requests of each cell in %d blocks, %s. Links emulated by %s.\n", escapeMarkdown(r.ID), r.Plan.Requests, r.Plan.Blocks, r.Plan.Load, r.Environment.Emulator)
+	out.WriteByte('\n')
+	for _, url := range r.Clusters() {
+		cluster := r.Environment.Clusters[url]
+		for _, n := range cluster.Nodes {
+			fmt.Fprintf(out, "- node %s: Kubernetes %s, %s, kernel %s, %s CPUs, %s\n", escapeMarkdown(n.Name), n.Kubernetes, n.OS, n.Kernel, n.CPU, cluster.CPU)
+		}
+	}
+	for _, s := range r.Scenarios {
+		fmt.Fprintf(out, "- scenario %s: round trip %s ms as measured\n", escapeMarkdown(s.Name), number(s.Measured))
+	}
 	for _, note := range r.Notes() {
 		fmt.Fprintf(out, "\n> %s\n", escapeMarkdown(note))
 	}
