@@ -86,8 +86,9 @@ func (c *coverage) percent() float64 { return 100 * float64(c.held) / float64(c.
 
 // simulate makes runs of two arms, the second of which takes 1.2 times as long,
 // each of which has blocks of requests, and counts what the intervals hold: that
-// of the percentile q of one arm, and those of the difference and of the ratio.
-func simulate(l law, q float64, blocks, requests, runs int) (percentile, difference, ratio coverage) {
+// of the percentile q of one arm, those of the difference and of the ratio, and
+// that of the ratio when the second arm is the same one in another run.
+func simulate(l law, q float64, blocks, requests, runs int) (percentile, difference, ratio, between coverage) {
 	const factor = 1.2
 	random := rand.New(rand.NewPCG(uint64(blocks), uint64(requests)))
 	for range runs {
@@ -106,13 +107,16 @@ func simulate(l law, q float64, blocks, requests, runs int) (percentile, differe
 		c.describe(ofArm, ofBase, random)
 		difference.count(c.DifferenceLow, c.DifferenceHigh, (factor-1)*l.quantile(0.5))
 		ratio.count(c.RatioLow, c.RatioHigh, factor)
+		var apart RunComparison
+		apart.describe(ofArm, ofBase, random)
+		between.count(apart.RatioLow, apart.RatioHigh, factor)
 	}
-	return percentile, difference, ratio
+	return percentile, difference, ratio, between
 }
 
 // BenchmarkCoverage prints how many of 100 intervals hold the truth, which
-// should be 95: of the median or of another percentile of one arm, and of the
-// difference and ratio of two medians.
+// should be 95: of the median or of another percentile of one arm, of the
+// difference and ratio of two medians, and of their ratio between two runs.
 func BenchmarkCoverage(b *testing.B) {
 	const runs = 3000
 	for _, l := range laws() {
@@ -121,15 +125,16 @@ func BenchmarkCoverage(b *testing.B) {
 			q                float64
 		}{{5, 8, 0.5}, {5, 20, 0.5}, {5, 200, 0.5}, {5, 200, 0.99}, {10, 20, 0.5}, {10, 20, 0.9}, {20, 50, 0.99}} {
 			b.Run(fmt.Sprintf("%s/%d-blocks-of-%d/p%g", l.name, size.blocks, size.requests, 100*size.q), func(b *testing.B) {
-				var percentile, difference, ratio coverage
+				var percentile, difference, ratio, between coverage
 				for range b.N {
-					percentile, difference, ratio = simulate(l, size.q, size.blocks, size.requests, runs)
+					percentile, difference, ratio, between = simulate(l, size.q, size.blocks, size.requests, runs)
 				}
 				b.ReportMetric(0, "ns/op")
 				b.ReportMetric(percentile.percent(), "%-percentile")
 				b.ReportMetric(100*float64(percentile.bounded)/float64(percentile.made), "%-bounded")
 				b.ReportMetric(difference.percent(), "%-difference")
 				b.ReportMetric(ratio.percent(), "%-ratio")
+				b.ReportMetric(between.percent(), "%-between-runs")
 			})
 		}
 	}
@@ -139,8 +144,8 @@ func BenchmarkCoverage(b *testing.B) {
 // that its own error is about 1 %; the benchmark prints exacter figures.
 func TestCoverage(t *testing.T) {
 	for _, l := range laws() {
-		percentile, difference, ratio := simulate(l, 0.5, 5, 20, 500)
-		for name, c := range map[string]coverage{"median": percentile, "difference": difference, "ratio": ratio} {
+		percentile, difference, ratio, between := simulate(l, 0.5, 5, 20, 500)
+		for name, c := range map[string]coverage{"median": percentile, "difference": difference, "ratio": ratio, "ratio between runs": between} {
 			if got := c.percent(); got < 91 || got > 99 {
 				t.Errorf("%s: %.1f %% of the intervals of the %s hold the truth", l.name, got, name)
 			}

@@ -11,14 +11,15 @@ import (
 // Table prints one line for each arm of a function, scenario and connection
 // mode, in the order of the results, and puts the comparison with the baseline
 // on the line of the arm. Times are milliseconds; brackets hold 95 %
-// confidence intervals; "-" stands for what the samples do not allow.
+// confidence intervals, whose end may be unbounded; "-" stands for what the
+// samples do not allow.
 func Table(w io.Writer, results []Result, comparisons []Comparison) error {
 	overhead := map[Cell]Comparison{}
 	for _, c := range comparisons {
 		overhead[c.Cell] = c
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "FUNCTION\tSCENARIO\tCONNECTION\tARM\tCOUNT\tERRORS\tFIRST\tMIN\tMEAN\tMEDIAN\t\tP90\tMAX\tOVERHEAD\t\tRATIO\t")
+	fmt.Fprintln(table, "FUNCTION\tSCENARIO\tCONNECTION\tARM\tCOUNT\tERRORS\tFIRST\tMIN\tMEAN\tMEDIAN\t\tP90\tP99\tMAX\tOVERHEAD\t\tRATIO\t")
 	last := Cell{}
 	for _, r := range results {
 		group := r.Cell
@@ -29,10 +30,10 @@ func Table(w io.Writer, results []Result, comparisons []Comparison) error {
 		}
 		last = group
 		c := overhead[r.Cell]
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
 			function, scenario, connection, r.Arm, r.Count, r.Errors,
 			number(r.First), number(r.Min), number(r.Mean), number(r.Median), bounds(r.MedianLow, r.MedianHigh),
-			number(r.P90), number(r.Max),
+			number(r.P90), number(r.P99), number(r.Max),
 			number(c.Difference), bounds(c.DifferenceLow, c.DifferenceHigh), number(c.Ratio), bounds(c.RatioLow, c.RatioHigh))
 	}
 	return table.Flush()
@@ -46,8 +47,8 @@ func number(v *float64) string {
 }
 
 func bounds(low, high *float64) string {
-	if low == nil || high == nil {
+	if low == nil && high == nil {
 		return ""
 	}
-	return fmt.Sprintf("[%.2f, %.2f]", *low, *high)
+	return "[" + number(low) + ", " + number(high) + "]"
 }
