@@ -3,6 +3,7 @@ package k3s_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"strings"
@@ -249,6 +250,34 @@ func TestHosts(t *testing.T) {
 	defer gone.Close()
 	if _, err := gone.Hosts(t.Context()); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "node edge-b") {
 		t.Errorf("error %v, want that the host of a node is gone", err)
+	}
+}
+
+// foreign is a machine with a k3s of its own.
+type foreign struct{ *k3stest.Machine }
+
+func (f foreign) Service(_ context.Context, name string) (host.ServiceStatus, error) {
+	if name == "k3s" {
+		return host.ServiceStatus{}, fmt.Errorf("service k3s: %w", host.ErrForeign)
+	}
+	return host.ServiceStatus{}, fmt.Errorf("service %s: %w", name, host.ErrNotExist)
+}
+
+// A k3s that the machine has of its own is neither replaced nor removed.
+func TestForeignK3s(t *testing.T) {
+	h := foreign{k3stest.New(t)}
+	var input *k3s.InputError
+	if err := k3s.Apply(t.Context(), h, newSpec(t), func(string) {}); !errors.As(err, &input) || !strings.Contains(err.Error(), "already runs a k3s of its own") {
+		t.Errorf("error %v, want that the machine has a k3s", err)
+	}
+	if _, err := k3s.Observe(t.Context(), h); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error %v, want that the testbed has none there", err)
+	}
+	if err := k3s.Remove(t.Context(), h, "edge"); err != nil {
+		t.Error(err)
+	}
+	if len(h.Files()) > 0 || len(h.Ran()) > 0 {
+		t.Errorf("the machine was touched: %v %v", h.Files(), h.Ran())
 	}
 }
 
