@@ -17,11 +17,11 @@ func TestRaspberryPiAndCloud(t *testing.T) {
 		`TF_VAR_pi={"address":"127.0.0.1","port":2,"user":"pi","underlay":"198.18.0.11"}`,
 		`TF_VAR_cloud={"address":"127.0.0.1","port":3,"user":"debian","underlay":"198.18.0.12"}`,
 	)
-	planned := func() {
+	planned := func(resources string) {
 		t.Helper()
 		plan := string(w.run("plan", "-input=false"))
 		for _, want := range []string{
-			"Plan: 28 to add, 0 to change, 0 to destroy", "Host Not Checked",
+			"Plan: " + resources + " to add, 0 to change, 0 to destroy", "Host Not Checked",
 			"testbed_ssh_host.cloud will be created", "module.edge.testbed_k3s_cluster.this will be created",
 			"module.cloud.testbed_clusterlink_peer.this will be created",
 		} {
@@ -30,7 +30,7 @@ func TestRaspberryPiAndCloud(t *testing.T) {
 			}
 		}
 	}
-	planned()
+	planned("29")
 
 	written := filepath.Join(t.TempDir(), "written")
 	program := filepath.Join(w.scenario, "../../../mirror/registry.terraform.io/terraform-testbed/testbed/0.1.0/linux_"+runtime.GOARCH, "terraform-provider-testbed_v0.1.0")
@@ -41,5 +41,5 @@ func TestRaspberryPiAndCloud(t *testing.T) {
 	w.scenario = written
 	w.run("init", "-input=false")
 	w.run("fmt", "-check", "-recursive", "-diff")
-	planned()
+	planned("28")
 }

@@ -228,6 +228,7 @@ func (e Experiment) functions(w *writer) {
 		b.expression("cluster", "module."+identifier(e.serving().Name)+".cluster")
 		b.expression("name", "each.key")
 		b.expression("builtin", "each.value")
+		b.expression("underlay", "local.underlay."+e.serving().Name)
 	})
 	for _, site := range e.calling() {
 		w.block("module", []string{"clusterlink_" + identifier(site.Name)}, func(b body) {
@@ -251,6 +252,10 @@ func (e Experiment) runs(w *writer) {
 			b.AppendNewline()
 			b.text("baseline", "direct")
 			b.expression("arms", `{
+  underlay = {
+    path = "NodePort on the underlay address"
+    urls = { for name, function in testbed_function.this : name => function.underlay_url }
+  }
   direct = {
     path = "NodePort on the overlay address"
     urls = { for name, function in testbed_function.this : name => function.node_port_url }

@@ -125,9 +125,19 @@ resource "testbed_link" "edge_cloud" {
 resource "testbed_function" "this" {
   for_each = toset(["hello-world", "payload-echo"])
 
-  cluster = module.cloud.cluster
-  name    = each.key
-  builtin = each.key
+  cluster  = module.cloud.cluster
+  name     = each.key
+  builtin  = each.key
+  underlay = var.cloud.underlay
+}
+
+resource "testbed_gateway_pair" "edge_to_cloud" {
+  name          = "edge-cloud"
+  client        = module.edge.cluster
+  server        = module.cloud.cluster
+  services      = { for name, function in testbed_function.this : name => { port = function.port } }
+  image         = var.gateway_image
+  airgap_images = var.gateway_images
 }
 
 resource "testbed_clusterlink_fabric" "continuum" {
@@ -153,14 +163,27 @@ resource "testbed_benchmark_run" "response_time" {
     payload-echo = { payload_bytes = 102400, echo = true }
   }
 
+  # hops.tf has the points that each arm passes.
   baseline = "direct"
   arms = {
+    underlay = {
+      path = "NodePort on the underlay address"
+      hops = local.hops.underlay
+      urls = { for name, function in testbed_function.this : name => function.underlay_url }
+    }
     direct = {
       path = "NodePort on the overlay address"
+      hops = local.hops.direct
       urls = { for name, function in testbed_function.this : name => function.node_port_url }
+    }
+    gateway = {
+      path = "pair of haproxy with mutual TLS"
+      hops = local.hops.gateway
+      urls = testbed_gateway_pair.edge_to_cloud.urls
     }
     clusterlink = {
       path = "ClusterLink import"
+      hops = local.hops.clusterlink
       urls = module.clusterlink.urls
     }
   }

@@ -54,3 +54,15 @@ variable "clusterlink_images" {
   type        = list(string)
   default     = []
 }
+
+variable "gateway_image" {
+  description = "Image of haproxy, for the gateway pair."
+  type        = string
+  default     = "docker.io/library/haproxy:3.0"
+}
+
+variable "gateway_images" {
+  description = "Image tarballs of haproxy; needed without internet only."
+  type        = list(string)
+  default     = []
+}

@@ -109,9 +109,10 @@ resource "testbed_link" "edge" {
 resource "testbed_function" "this" {
   for_each = { hello-world = "hello-world", payload-echo = "payload-echo" }
 
-  cluster = module.cloud.cluster
-  name    = each.key
-  builtin = each.value
+  cluster  = module.cloud.cluster
+  name     = each.key
+  builtin  = each.value
+  underlay = local.underlay.cloud
 }
 
 module "clusterlink_edge" {
@@ -134,6 +135,10 @@ resource "testbed_benchmark_run" "edge" {
 
   baseline = "direct"
   arms = {
+    underlay = {
+      path = "NodePort on the underlay address"
+      urls = { for name, function in testbed_function.this : name => function.underlay_url }
+    }
     direct = {
       path = "NodePort on the overlay address"
       urls = { for name, function in testbed_function.this : name => function.node_port_url }
