@@ -429,7 +429,7 @@ func durationOf(value timetypes.GoDuration, diags *diag.Diagnostics) time.Durati
 }
 
 // benchmarkRunInputs returns the attributes of a plan that define its run. What
-// is about files and time alone does not.
+// is about files, time and what is expected of the run does not.
 func benchmarkRunInputs(plan tftypes.Value) (bench.Inputs, error) {
 	var attributes map[string]tftypes.Value
 	if err := plan.As(&attributes); err != nil {
@@ -439,7 +439,7 @@ func benchmarkRunInputs(plan tftypes.Value) (bench.Inputs, error) {
 	for name := range benchmarkRunPlanAttributes() {
 		value := attributes[name]
 		switch name {
-		case "results_dir", "keep_results", "resume":
+		case "results_dir", "keep_results", "resume", "expect":
 			continue
 		}
 		if value.IsNull() {

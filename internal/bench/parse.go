@@ -51,7 +51,7 @@ var readers = map[string]func(*Sample, []byte) error{
 var forTally = []string{"block", "valid", "function", "scenario", "connection", "arm", "seq", "warmup", "total_ns", "reused", "error"}
 
 // alsoForTally are columns that files of earlier versions may lack.
-var alsoForTally = []string{"lag_ns", "status", "sent_unix_ns", "intended_unix_ns"}
+var alsoForTally = []string{"lag_ns", "status", "intended_unix_ns"}
 
 // readInt reads a decimal number. It does what strconv.ParseInt does without
 // its allocation, which is most of the work in a file of millions of lines.
@@ -168,19 +168,19 @@ func (r *lineReader) next() ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if bytes.IndexByte(line, '"') >= 0 {
-		return r.unquote(line)
-	}
 	r.row = r.row[:0]
-	for {
-		comma := bytes.IndexByte(line, ',')
-		if comma < 0 {
-			r.row = append(r.row, line)
-			return r.row, nil
+	start := 0
+	for i, b := range line {
+		switch b {
+		case ',':
+			r.row = append(r.row, line[start:i])
+			start = i + 1
+		case '"':
+			return r.unquote(line)
 		}
-		r.row = append(r.row, line[:comma])
-		line = line[comma+1:]
 	}
+	r.row = append(r.row, line[start:])
+	return r.row, nil
 }
 
 // line returns the next line without its end. A last line without an end is
