@@ -257,6 +257,10 @@ func (m *k3sClusterModel) inputPath(at path.Path, field string) path.Path {
 		return m.binaryPath()
 	case "node_ip", "interface", "host":
 		return at.AtName(field)
+	case "name":
+		if !at.Equal(path.Root("servers").AtListIndex(0)) {
+			return at.AtName(field)
+		}
 	}
 	return path.Root(field)
 }

@@ -1,6 +1,7 @@
 package k3s
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,20 +56,25 @@ func Join(ctx context.Context, server, h host.Host, agent Agent, progress func(m
 
 // registered reports whether the cluster has the agent's node. One that a lost
 // host of the same name left is removed first, with the password that the
-// server would hold against the new one.
+// server would hold against the new one. One that lives on another host is an
+// *InputError.
 func registered(ctx context.Context, cluster *kube.Client, h host.Host, name string) (bool, error) {
-	_, err := h.Read(ctx, nodePasswordPath)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, cluster.Delete(ctx, nodeRef(name), passwordRef(name))
-	}
-	if err != nil {
+	node, err := cluster.Get(ctx, nodeRef(name))
+	exists := err == nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	_, err = cluster.Get(ctx, nodeRef(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+	_, err = h.Read(ctx, nodePasswordPath)
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return exists, err
 	}
-	return err == nil, err
+	if exists {
+		at := node.GetAnnotations()[kube.HostAnnotation]
+		if at != h.URL() && condition(node, "Ready")["status"] == "True" {
+			return false, &InputError{"name", fmt.Errorf("the cluster has a node %q already, on %s; give this one another name", name, cmp.Or(at, "a host that is not of this testbed"))}
+		}
+	}
+	return false, cluster.Delete(ctx, nodeRef(name), passwordRef(name))
 }
 
 // annotated is what the provider adds to a node: where it runs.

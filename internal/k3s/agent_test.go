@@ -128,6 +128,27 @@ func TestJoinAfterLoss(t *testing.T) {
 	wantNodes(t, server, "edge", "edge-b")
 }
 
+// A node that lives on another host is not taken for a lost one.
+func TestJoinTakenName(t *testing.T) {
+	server := k3stest.New(t)
+	apply(t, server, newSpec(t))
+	agent := newAgent(t)
+	join(t, server, k3stest.NewAgent(server, "local://b", "198.19.0.12"), agent)
+	other := k3stest.NewAgent(server, "local://c", "198.19.0.12")
+	var input *k3s.InputError
+	err := k3s.Join(t.Context(), server, other, agent, func(string) {})
+	if !errors.As(err, &input) || input.Field != "name" || !strings.Contains(err.Error(), `a node "edge-b" already, on local://b`) {
+		t.Errorf("error %v, want that the name is taken", err)
+	}
+	wantNodes(t, server, "edge", "edge-b")
+	server.NotReady.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := k3s.Join(ctx, server, other, agent, func(string) {}); errors.As(err, &input) {
+		t.Errorf("error %v, want that a node that is gone gives its name", err)
+	}
+}
+
 func TestLeave(t *testing.T) {
 	server := k3stest.New(t)
 	apply(t, server, newSpec(t))
