@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# packages.sh [vm]: installs the Debian packages that local hosts and the lab
-# use, or those of the VM lab too, if one of their programs is missing.
+# packages.sh [vm] [PROGRAM=PACKAGE ...]: installs the Debian packages that
+# local hosts, tests and the lab use, those of the VM lab too, and those given,
+# if one of their programs is missing.
 set -euo pipefail
 declare -A package=(
 	[containerd]=containerd [ctr]=containerd [runc]=runc
@@ -13,7 +14,11 @@ if [ "${1:-}" = vm ]; then
 		[qemu-system-x86_64]=qemu-system-x86 [qemu-img]=qemu-utils
 		[mmdebstrap]=mmdebstrap [mke2fs]=e2fsprogs [ssh-keygen]=openssh-client
 	)
+	shift
 fi
+for more in "$@"; do
+	package[${more%%=*}]=${more#*=}
+done
 missing=()
 for program in "${!package[@]}"; do
 	command -v "$program" >/dev/null || missing+=("${package[$program]}")

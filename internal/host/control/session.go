@@ -2,6 +2,7 @@ package control
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,7 @@ type Owner struct {
 type Begin struct {
 	Owner     Owner         `json:"owner"`
 	Keepalive time.Duration `json:"keepalive"` // between two questions whether the other side is there
+	Patience  time.Duration `json:"patience"`  // for the answer, after which the connection is taken for broken
 }
 
 // The first line of each side. What comes before it is not of this protocol:
@@ -38,9 +40,8 @@ const (
 // maxPreamble bounds what comes before the first line, in bytes.
 const maxPreamble = 64 << 10
 
-// patience is how long the other side may take for an answer before the
-// connection is taken for broken.
-const patience = 30 * time.Second
+// defaultPatience is that of a connection which says nothing else.
+const defaultPatience = 30 * time.Second
 
 // Session is a connection that carries many streams.
 type Session struct {
@@ -64,7 +65,7 @@ func Serve(conn io.ReadWriteCloser) (*Session, Begin, error) {
 	if err := json.Unmarshal([]byte(line), &begin); err != nil {
 		return nil, Begin{}, fmt.Errorf("read what the provider says: %w", err)
 	}
-	session, err := yamux.Server(buffered{reader, conn}, settings(begin.Keepalive))
+	session, err := yamux.Server(buffered{reader, conn}, settings(begin))
 	if err != nil {
 		return nil, Begin{}, err
 	}
@@ -85,7 +86,7 @@ func Connect(conn io.ReadWriteCloser, begin Begin) (*Session, error) {
 	if _, err := fmt.Fprintf(conn, "%s%s\n", beginLine, text); err != nil {
 		return nil, fmt.Errorf("answer the agent: %w", err)
 	}
-	session, err := yamux.Client(buffered{reader, conn}, settings(begin.Keepalive))
+	session, err := yamux.Client(buffered{reader, conn}, settings(begin))
 	if err != nil {
 		return nil, err
 	}
@@ -107,14 +108,14 @@ func await(reader *bufio.Reader, beginning string) (string, error) {
 	return "", errors.New("something else than the agent answers")
 }
 
-func settings(keepalive time.Duration) *yamux.Config {
+func settings(begin Begin) *yamux.Config {
 	config := yamux.DefaultConfig()
 	config.LogOutput = io.Discard // every error is returned as well
-	config.EnableKeepAlive = keepalive > 0
-	if keepalive > 0 {
-		config.KeepAliveInterval = keepalive
+	config.EnableKeepAlive = begin.Keepalive > 0
+	if begin.Keepalive > 0 {
+		config.KeepAliveInterval = begin.Keepalive
 	}
-	config.ConnectionWriteTimeout = patience
+	config.ConnectionWriteTimeout = cmp.Or(begin.Patience, defaultPatience)
 	config.MaxStreamWindowSize = 1 << 20
 	return config
 }

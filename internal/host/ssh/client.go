@@ -125,8 +125,6 @@ func (c *client) close() {
 
 // connection is a session with the agent of a host.
 type connection struct {
-	login   *login
-	process *rootProcess
 	session *control.Session
 	agent   string // its path on the host
 }
@@ -142,8 +140,6 @@ func (c *connection) alive() bool {
 
 func (c *connection) close() {
 	_ = c.session.Close()
-	_ = c.process.session.Close()
-	_ = c.login.Close()
 }
 
 // connect logs in to a host, sees to its agent and starts a session with it.
@@ -162,16 +158,32 @@ func (o *Opener) connect(ctx context.Context, target Target) (_ *connection, err
 		return nil, err
 	}
 	root := rootUser{user: login.settings.target.User, direct: found.root, password: o.config.SudoPassword}
-	program, err := login.install(ctx, found, root)
+	program, fresh, err := login.install(ctx, found, root)
 	if err != nil {
 		return nil, err
 	}
+	made, err := o.serve(ctx, login, root, program)
+	var refused *RootError
+	if err != nil && !fresh && !errors.As(err, &refused) && ctx.Err() == nil {
+		// The agent that was there may be damaged.
+		found.installed = nil
+		if _, _, again := login.install(ctx, found, root); again != nil {
+			return nil, errors.Join(err, again)
+		}
+		made, err = o.serve(ctx, login, root, program)
+	}
+	return made, err
+}
+
+// serve starts the agent on a host and a session with it.
+func (o *Opener) serve(ctx context.Context, login *login, root rootUser, program string) (*connection, error) {
 	process, err := login.startRoot(root, program+" serve")
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { process.session.Close() })
-	session, err := control.Connect(processConn{process}, control.Begin{Owner: o.config.Owner, Keepalive: o.config.Keepalive})
+	stop := context.AfterFunc(ctx, func() { login.Close() })
+	begin := control.Begin{Owner: o.config.Owner, Keepalive: o.config.Keepalive, Patience: o.config.Patience}
+	session, err := control.Connect(processConn{process}, begin)
 	if !stop() && err == nil {
 		session.Close()
 		err = context.Cause(ctx)
@@ -179,7 +191,7 @@ func (o *Opener) connect(ctx context.Context, target Target) (_ *connection, err
 	if err != nil {
 		return nil, fmt.Errorf("start the agent: %w", process.ended(ctx, err))
 	}
-	return &connection{login: login, process: process, session: session, agent: program}, nil
+	return &connection{session: session, agent: program}, nil
 }
 
 // endTime is for a program to say how it ended after its output has.
@@ -187,7 +199,7 @@ const endTime = 5 * time.Second
 
 // ended explains an agent that does not answer, by how it ended.
 func (p *rootProcess) ended(ctx context.Context, err error) error {
-	defer time.AfterFunc(endTime, func() { p.session.Close() }).Stop()
+	defer time.AfterFunc(endTime, func() { p.login.Close() }).Stop()
 	ended := p.session.Wait()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -204,4 +216,6 @@ type processConn struct{ *rootProcess }
 
 func (p processConn) Read(b []byte) (int, error)  { return p.output.Read(b) }
 func (p processConn) Write(b []byte) (int, error) { return p.input.Write(b) }
-func (p processConn) Close() error                { return p.session.Close() }
+
+// Close ends the whole SSH connection.
+func (p processConn) Close() error { return p.login.Close() }

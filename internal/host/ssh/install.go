@@ -41,7 +41,7 @@ func (l *login) probe(ctx context.Context) (probed, error) {
 		return probed{}, unreachable(fmt.Errorf("open a session: %w", err))
 	}
 	defer session.Close()
-	defer context.AfterFunc(ctx, func() { session.Close() })()
+	defer context.AfterFunc(ctx, func() { l.Close() })()
 	var said bytes.Buffer
 	session.Stderr = &said
 	output, err := session.Output(probe)
@@ -86,25 +86,25 @@ func arch(machine string) (string, error) {
 }
 
 // install returns the path of the agent on the host, after putting it there
-// if need be. One of another size is what a broken upload of old left, and is
+// if need be, and whether it did. One of another size is not whole, and is
 // replaced.
-func (l *login) install(ctx context.Context, found probed, root rootUser) (string, error) {
+func (l *login) install(ctx context.Context, found probed, root rootUser) (file string, fresh bool, err error) {
 	name, err := arch(found.machine)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	packed, err := agent.PackedFor(name)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	file := path.Join(agents, packed.Digest, "testbed-agent")
+	file = path.Join(agents, packed.Digest, "testbed-agent")
 	if found.installed[file] == packed.Size {
-		return file, nil
+		return file, false, nil
 	}
 	if err := l.upload(ctx, packed, root, path.Dir(file)); err != nil {
-		return "", fmt.Errorf("put the agent on the host: %w", err)
+		return "", false, fmt.Errorf("put the agent on the host: %w", err)
 	}
-	return file, nil
+	return file, true, nil
 }
 
 // upload sends the packed agent by SFTP to a place of the user's, and has it
@@ -115,7 +115,7 @@ func (l *login) upload(ctx context.Context, packed agent.Packed, root rootUser, 
 		return unreachable(fmt.Errorf("start SFTP, which sshd_config must have as \"Subsystem sftp\": %w", err))
 	}
 	defer client.Close()
-	defer context.AfterFunc(ctx, func() { client.Close() })()
+	defer context.AfterFunc(ctx, func() { l.Close() })()
 	staged, err := stage(client, packed)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -130,7 +130,22 @@ func (l *login) upload(ctx context.Context, packed agent.Packed, root rootUser, 
 		return err
 	}
 	_, _ = io.Copy(io.Discard, process.output)
-	return process.wait(ctx)
+	if err := process.wait(ctx); err != nil {
+		return advise(err)
+	}
+	return nil
+}
+
+// advise says what to do about what the unpacking says. Programs of the host
+// tell by their words alone.
+func advise(err error) error {
+	switch text := err.Error(); {
+	case strings.Contains(text, "No space left"):
+		return fmt.Errorf("%w; free some space there (df -h %s)", err, path.Dir(agents))
+	case strings.Contains(text, "Read-only"):
+		return fmt.Errorf("%w; make it writable (mount -o remount,rw), and see dmesg for why it is not", err)
+	}
+	return err
 }
 
 // stage writes the packed agent to the user's home folder or, where that cannot

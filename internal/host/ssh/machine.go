@@ -2,9 +2,9 @@ package ssh
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
+	"path"
+	"time"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/preflight"
@@ -64,21 +64,45 @@ func (o *Opener) Observe(ctx context.Context, target Target) (Status, error) {
 	return Status{Target: target, Facts: facts}, err
 }
 
+// removeTime is for the agent to end and to take itself along.
+const removeTime = 20 * time.Second
+
 // Remove removes from a host what the provider needed for working on it, and
-// makes sure that it is gone. Services and their files are not of this; they
-// are removed before.
+// forgets how it is reached. Services and their files are not of this; they are
+// removed before. The agent stays for those that are still there.
 func (o *Opener) Remove(ctx context.Context, target Target) error {
 	h := o.open(target)
-	for _, folder := range []string{agents, lockFile} {
-		if err := h.Remove(ctx, folder); err != nil {
-			return err
-		}
-	}
-	if _, err := h.Read(ctx, agents); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the agents of %s: %s is still there", target, agents)
+	// The last agent that changed something takes itself along when it ends,
+	// if it leaves nothing: so it is made to be one that has.
+	if err := h.Client.Remove(ctx, path.Join(agents, "none")); err != nil {
+		return err
 	}
 	h.close()
+	if err := o.awaitRemoval(ctx, target); err != nil {
+		return fmt.Errorf("remove the agent of %s: %w", target, err)
+	}
 	return o.Forget(target)
+}
+
+// awaitRemoval waits until no agent is left on the host or it is clear that
+// there is work for it.
+func (o *Opener) awaitRemoval(ctx context.Context, target Target) error {
+	login, err := o.login(ctx, target)
+	if err != nil {
+		return unreachable(err)
+	}
+	defer login.Close()
+	for deadline := time.Now().Add(removeTime); ; {
+		found, err := login.probe(ctx)
+		if err != nil || len(found.installed) == 0 || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // Forget forgets how a host is reached.
@@ -88,6 +112,3 @@ func (o *Opener) Forget(target Target) error {
 	o.mu.Unlock()
 	return o.config.Records.forget(target)
 }
-
-// lockFile is where the agent on a host notes who changes the host.
-const lockFile = "/run/testbed-agent.lock"

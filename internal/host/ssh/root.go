@@ -34,6 +34,7 @@ func (e *RootError) Error() string {
 // rootProcess is a program that runs as root in an SSH session. Its output is
 // read by whoever started it.
 type rootProcess struct {
+	login   *login
 	session *ssh.Session
 	input   io.WriteCloser
 	output  io.Reader
@@ -55,7 +56,7 @@ func (l *login) startRoot(root rootUser, line string) (*rootProcess, error) {
 	if err != nil {
 		return nil, unreachable(fmt.Errorf("open a session: %w", err))
 	}
-	p := &rootProcess{session: session, errput: &watcher{}, root: root}
+	p := &rootProcess{login: l, session: session, errput: &watcher{}, root: root}
 	session.Stderr = p.errput
 	if p.input, err = session.StdinPipe(); err == nil {
 		p.output, err = session.StdoutPipe()
@@ -87,9 +88,10 @@ func (p *rootProcess) answer(times int) {
 	_, _ = io.WriteString(p.input, p.root.password+"\n")
 }
 
-// wait waits for the end of the program.
+// wait waits for the end of the program. When ctx ends, so does the whole SSH
+// connection: a session alone ends when the host agrees, which it may never do.
 func (p *rootProcess) wait(ctx context.Context) error {
-	defer context.AfterFunc(ctx, func() { p.session.Close() })()
+	defer context.AfterFunc(ctx, func() { p.login.Close() })()
 	err := p.session.Wait()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -54,6 +54,7 @@ type Config struct {
 	SudoPassword string // for users who are not root; empty: sudo asks for none
 
 	Keepalive time.Duration // between two questions whether the host is there; 0: none are asked
+	Patience  time.Duration // for the answer; 0: 30 seconds
 	Timeout   time.Duration // for reaching a host and logging in; 0: 30 seconds
 
 	Records Records       // what is known of single hosts

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"net"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,7 +106,10 @@ func (s *Server) Configure(t testing.TB, config ...string) {
 	t.Helper()
 	lines := append(config,
 		"HostKey /etc/ssh/testbed_host_key", "ListenAddress 127.0.0.1:22", "UsePAM no", "PasswordAuthentication no",
-		"PermitRootLogin prohibit-password", "UseDNS no", "Subsystem sftp internal-sftp", "MaxStartups 100")
+		"PermitRootLogin prohibit-password", "UseDNS no", "MaxStartups 100")
+	if !slices.ContainsFunc(config, func(line string) bool { return strings.HasPrefix(line, "Subsystem ") }) {
+		lines = append(lines, "Subsystem sftp internal-sftp")
+	}
 	s.Write(t, "/etc/ssh/testbed_sshd_config", 0o600, strings.Join(lines, "\n")+"\n")
 	service := host.Service{Name: "sshd", Argv: []string{"/usr/sbin/sshd", "-D", "-e", "-f", "/etc/ssh/testbed_sshd_config"}}
 	if err := s.Host.StopService(t.Context(), service.Name); err != nil {
