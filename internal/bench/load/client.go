@@ -239,9 +239,9 @@ func (c *client) dial(ctx context.Context, record *Record) (*net.TCPConn, error)
 	var dialer net.Dialer
 	var problems []error
 	for _, address := range addresses {
-		conn, err := dialer.DialContext(ctx, "tcp", netip.AddrPortFrom(address.Unmap(), c.port).String())
+		conn, err := dialer.DialTCP(ctx, "tcp", netip.AddrPort{}, netip.AddrPortFrom(address.Unmap(), c.port))
 		if err == nil {
-			return conn.(*net.TCPConn), nil
+			return conn, nil
 		}
 		problems = append(problems, err)
 		if ctx.Err() != nil {

@@ -61,7 +61,7 @@ func (h *http1) exchange(ctx context.Context, x *exchange, body []byte) (answer,
 	if len(h.request) > atOnce {
 		return h.sideBySide(x, body)
 	}
-	if h.conn == net.Conn(h.wire) {
+	if h.conn == h.wire {
 		h.wire.ask(h.request)
 		got, err := h.read(x, body)
 		x.wrote = h.wire.asked()

@@ -579,17 +579,17 @@ func TestFraming(t *testing.T) {
 func TestPhases(t *testing.T) {
 	secured := httptest.NewTLSServer(http.HandlerFunc(echo))
 	t.Cleanup(secured.Close)
-	clear := httptest.NewUnstartedServer(http.HandlerFunc(echo))
-	clear.Config.Protocols = new(http.Protocols)
-	clear.Config.Protocols.SetHTTP1(true)
-	clear.Config.Protocols.SetUnencryptedHTTP2(true)
-	clear.Start()
-	t.Cleanup(clear.Close)
+	plain := httptest.NewUnstartedServer(http.HandlerFunc(echo))
+	plain.Config.Protocols = new(http.Protocols)
+	plain.Config.Protocols.SetHTTP1(true)
+	plain.Config.Protocols.SetUnencryptedHTTP2(true)
+	plain.Start()
+	t.Cleanup(plain.Close)
 	for name, change := range map[string]func(*Job){
-		"http/1.1": func(j *Job) { j.URL = clear.URL },
+		"http/1.1": func(j *Job) { j.URL = plain.URL },
 		"https":    func(j *Job) { j.URL = secured.URL },
-		"h2c":      func(j *Job) { j.URL, j.Protocol = clear.URL, H2C },
-		"name":     func(j *Job) { j.URL = strings.Replace(clear.URL, "127.0.0.1", "localhost", 1) },
+		"h2c":      func(j *Job) { j.URL, j.Protocol = plain.URL, H2C },
+		"name":     func(j *Job) { j.URL = strings.Replace(plain.URL, "127.0.0.1", "localhost", 1) },
 	} {
 		for _, payload := range []int{0, 1000, 1 << 20} {
 			for _, connection := range []Connection{Reuse, New, ReuseFor(4)} {

@@ -157,12 +157,16 @@ func (w *wire) quiet() bool {
 // ends with the last one, which for a job of a few requests may be too late.
 // Where that cannot be had, arrivals are not told.
 func holdStamps() (release func()) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		return func() {}
 	}
 	defer listener.Close()
-	near, err := net.Dial("tcp", listener.Addr().String())
+	to, ok := listener.Addr().(*net.TCPAddr)
+	if !ok {
+		return func() {}
+	}
+	near, err := net.DialTCP("tcp", nil, to)
 	if err != nil {
 		return func() {}
 	}
@@ -172,7 +176,7 @@ func holdStamps() (release func()) {
 		return release
 	}
 	defer far.Close()
-	w, err := newWire(near.(*net.TCPConn))
+	w, err := newWire(near)
 	if err != nil {
 		return release
 	}
