@@ -159,7 +159,7 @@ func (r *functionResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 			"builtin": schema.StringAttribute{
 				Optional:            true,
 				Validators:          []validator.String{stringvalidator.OneOf(function.Builtins...)},
-				MarkdownDescription: "Built-in function, for k3s clusters: `hello-world` answers with the same 1,024 bytes each time, `payload-echo` with the request's body, `payload-recv` with its length. Exactly one of `builtin` and `image` is needed.",
+				MarkdownDescription: "Built-in function, for k3s clusters: `hello-world` answers with the same 1,024 bytes each time, `payload-echo` with the request's body, `payload-recv` with its length; the first and the last answer with as many bytes as the header `Testbed-Response-Bytes` asks for. Exactly one of `builtin` and `image` is needed.",
 			},
 			"image": schema.StringAttribute{
 				Optional:            true,

@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 cache=$1
 CGO_ENABLED=0 go build -C tools/load -trimpath -o "$cache/" github.com/rakyll/hey fortio.org/fortio
 if ! command -v wrk >/dev/null; then
+	apt-get update >/dev/null
 	apt-get install -y --no-install-recommends wrk >/dev/null
 fi
 go build -trimpath -o "$cache/loadbench" ./internal/bench/load/loadbench
