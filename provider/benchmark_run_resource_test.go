@@ -3,14 +3,19 @@ package provider
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
 	"github.com/hashicorp/terraform-plugin-testing/knownvalue"
 	"github.com/hashicorp/terraform-plugin-testing/plancheck"
 	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
 )
 
 // benchmarkRun is a configuration of a run whose parts a test can replace.
@@ -142,6 +147,27 @@ func TestWarnOfLag(t *testing.T) {
 	for _, want := range []string{`"fast"`, "in 2 of 3 cells", `most in arm "gateway"`, "0.020 of 0.500 ms"} {
 		if !strings.Contains(diags[0].Detail(), want) {
 			t.Errorf("the warning lacks %q: %s", want, diags[0].Detail())
+		}
+	}
+}
+
+func TestBenchmarkLoadAndFunction(t *testing.T) {
+	var diags diag.Diagnostics
+	open := benchmarkLoadModel{
+		Model: types.StringValue("open"), Concurrency: types.Int64Value(8), ThinkTime: timetypes.NewGoDurationNull(),
+		Rate: types.Float64Value(250), Arrivals: types.StringValue("poisson"),
+	}
+	closed := benchmarkLoadModel{Model: types.StringValue("closed"), ThinkTime: timetypes.NewGoDurationValue(200 * time.Millisecond)}
+	function := benchmarkFunctionModel{
+		Protocol: types.StringValue("h2c"), Method: types.StringValue("POST"), PayloadBytes: types.Int64Value(10), ResponseBytes: types.Int64Value(20),
+	}
+	for _, test := range []struct{ got, want any }{
+		{open.load(7, &diags), load.Model{Kind: load.OpenLoop, Concurrency: 8, Rate: 250, Arrivals: load.Poisson, Seed: 7}},
+		{closed.load(7, &diags), load.Model{Kind: load.ClosedLoop, ThinkTime: 200 * time.Millisecond, Seed: 7}},
+		{function.function(), bench.Function{Protocol: load.H2C, Method: "POST", PayloadBytes: 10, ResponseBytes: 20}},
+	} {
+		if diff := cmp.Diff(test.want, test.got); diff != "" || diags.HasError() {
+			t.Errorf("%s%v", diff, diags)
 		}
 	}
 }
