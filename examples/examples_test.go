@@ -76,6 +76,8 @@ func newWorkspace(t *testing.T, scenario string) *workspace {
 		"TF_VAR_k3s_binary="+needEnv(t, "TESTBED_K3S_BINARY"),
 		"TF_VAR_k3s_images="+list("TESTBED_K3S_AIRGAP_IMAGES"),
 		"TF_VAR_clusterlink_images="+list("TESTBED_CLUSTERLINK_IMAGES"),
+		"TF_VAR_gateway_images="+list("TESTBED_GATEWAY_IMAGES"),
+		"TF_VAR_gateway_image=localhost/haproxy:debian",
 		"TF_VAR_dataplane=go",
 	)
 	w.run("init", "-input=false")

@@ -43,11 +43,11 @@ func TestResponseTime(t *testing.T) {
 	if err := json.Unmarshal(w.run("output", "-json"), &outputs); err != nil {
 		t.Fatal(err)
 	}
-	if got := len(outputs.Results.Value); got != 24 {
-		t.Errorf("%d cells, want 24", got)
+	if got := len(outputs.Results.Value); got != 48 {
+		t.Errorf("%d cells, want 48", got)
 	}
-	if got := len(outputs.Comparisons.Value); got != 12 {
-		t.Errorf("%d comparisons, want 12", got)
+	if got := len(outputs.Comparisons.Value); got != 36 {
+		t.Errorf("%d comparisons, want 36", got)
 	}
 	rtt := map[string]time.Duration{"local": 0, "edge": 10 * time.Millisecond, "cloud": 40 * time.Millisecond}
 	for _, c := range outputs.Results.Value {
@@ -82,7 +82,7 @@ func TestKilledProvider(t *testing.T) {
 	for _, resource := range []string{
 		"testbed_network.wan", "testbed_local_host.lighthouse", "testbed_nebula_lighthouse.this",
 		"testbed_local_host.site[\"edge\"]", "module.edge.testbed_nebula_node.this",
-		"module.cloud.testbed_k3s_cluster.this", "module.edge.testbed_clusterlink_peer.this", "testbed_function.this[\"payload-echo\"]", "testbed_link.edge_cloud",
+		"module.cloud.testbed_k3s_cluster.this", "module.edge.testbed_clusterlink_peer.this", "testbed_function.this[\"payload-echo\"]", "testbed_link.edge_cloud", "testbed_gateway_pair.edge_to_cloud",
 		"module.clusterlink.testbed_clusterlink_connection.importer", "module.clusterlink.testbed_clusterlink_import.this[\"hello-world\"]",
 		"testbed_benchmark_run.response_time",
 	} {

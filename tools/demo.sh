@@ -29,14 +29,16 @@ cli=$(tools/cli.sh "$CACHE")
 took
 
 if [ "$K3S" = lab ]; then
-	stage "Lab: a stand-in for k3s, and ClusterLink's images" "15 min the first time, then nothing"
+	stage "Lab: a stand-in for k3s, images of ClusterLink and haproxy" "15 min the first time, then nothing"
 	make --no-print-directory lab
 	took
 	TF_VAR_k3s_binary=$CACHE/lab/k3s
 	TF_VAR_k3s_images="[\"$CACHE/lab/k3s-airgap-images-amd64.tar\"]"
 	TF_VAR_clusterlink_images="[\"$CACHE/lab/clusterlink-images-amd64.tar\"]"
+	TF_VAR_gateway_images="[\"$CACHE/lab/gateway-images-amd64.tar\"]"
+	TF_VAR_gateway_image=localhost/haproxy:debian
 	TF_VAR_dataplane=go
-	export TF_VAR_k3s_binary TF_VAR_k3s_images TF_VAR_clusterlink_images TF_VAR_dataplane
+	export TF_VAR_k3s_binary TF_VAR_k3s_images TF_VAR_clusterlink_images TF_VAR_gateway_images TF_VAR_gateway_image TF_VAR_dataplane
 fi
 
 # The provider is the one built above, not one of a registry.
@@ -72,7 +74,7 @@ change() {
 }
 
 if [ "$1" = apply ]; then
-	stage "Apply: hosts, overlay, clusters, ClusterLink and functions; then the measurement of 24 cells" "1 min, then 6 min"
+	stage "Apply: hosts, overlay, clusters, ClusterLink, gateways and functions; then the measurement of 48 cells" "1 min, then 6 min"
 	trap 'echo "The demo did not get to its end; what is up can be ended with: make demo-destroy" >&2' ERR INT
 	change
 	took

@@ -1,6 +1,7 @@
-# Response times of functions in a cloud cluster, called from an edge cluster:
-# over ClusterLink against the direct path, on a local, an edge and a cloud
-# link. Everything runs on this machine.
+# Response times of functions in a cloud cluster, called from an edge cluster on
+# four paths, on a local, an edge and a cloud link: ClusterLink, the direct path
+# that it is compared with, and two that say where the difference comes from.
+# Everything runs on this machine.
 
 terraform {
   required_version = ">= 1.11"
@@ -116,12 +117,29 @@ resource "testbed_link" "edge_cloud" {
 
 # The functions, and the ways to them.
 
-resource "testbed_function" "this" {
-  for_each = toset(["hello-world", "payload-echo"])
+locals {
+  functions = {
+    hello-world  = {}
+    payload-echo = { payload_bytes = 102400, echo = true }
+  }
+}
 
-  cluster = module.cloud.cluster
-  name    = each.key
-  builtin = each.key
+resource "testbed_function" "this" {
+  for_each = var.functions
+
+  cluster  = module.cloud.cluster
+  name     = each.key
+  builtin  = each.key
+  underlay = testbed_local_host.site["cloud"].networks[0].address
+}
+
+resource "testbed_gateway_pair" "edge_to_cloud" {
+  name          = "edge-cloud"
+  client        = module.edge.cluster
+  server        = module.cloud.cluster
+  services      = { for name, function in testbed_function.this : name => { port = function.port } }
+  image         = var.gateway_image
+  airgap_images = var.gateway_images
 }
 
 resource "testbed_clusterlink_fabric" "continuum" {
@@ -142,19 +160,29 @@ resource "testbed_benchmark_run" "response_time" {
   name   = "response-time"
   client = { cluster = module.edge.cluster }
 
-  functions = {
-    hello-world  = {}
-    payload-echo = { payload_bytes = 102400, echo = true }
-  }
+  functions = { for name, call in local.functions : name => call if contains(var.functions, name) }
 
+  # hops.tf has the points that each arm passes.
   baseline = "direct"
   arms = {
+    underlay = {
+      path = "NodePort on the underlay address"
+      hops = local.hops.underlay
+      urls = { for name, function in testbed_function.this : name => function.underlay_url }
+    }
     direct = {
       path = "NodePort on the overlay address"
+      hops = local.hops.direct
       urls = { for name, function in testbed_function.this : name => function.node_port_url }
+    }
+    gateway = {
+      path = "pair of haproxy with mutual TLS"
+      hops = local.hops.gateway
+      urls = testbed_gateway_pair.edge_to_cloud.urls
     }
     clusterlink = {
       path = "ClusterLink import"
+      hops = local.hops.clusterlink
       urls = module.clusterlink.urls
     }
   }

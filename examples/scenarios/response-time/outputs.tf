@@ -4,7 +4,7 @@ output "results" {
 }
 
 output "comparisons" {
-  description = "ClusterLink's overhead against the direct path, in milliseconds and as a ratio of medians."
+  description = "What the other paths take more than the direct one, in milliseconds and as a ratio of medians."
   value       = testbed_benchmark_run.response_time.comparisons
 }
 

@@ -1,13 +1,19 @@
+variable "functions" {
+  description = "Functions to call: hello-world, payload-echo or both."
+  type        = set(string)
+  default     = ["hello-world", "payload-echo"]
+}
+
 variable "requests" {
-  description = "Measured requests of each cell. A percentile is shown when the requests allow it: 100 for p90."
+  description = "Measured requests of each cell, 40 as in the published measurements. A percentile is shown when the requests allow it."
   type        = number
-  default     = 100
+  default     = 40
 }
 
 variable "blocks" {
   description = "Blocks that the requests are spread over, each with all cells in random order."
   type        = number
-  default     = 10
+  default     = 8
 }
 
 variable "dataplane" {
@@ -36,6 +42,18 @@ variable "k3s_images" {
 
 variable "clusterlink_images" {
   description = "Image tarballs of ClusterLink; needed without internet only."
+  type        = list(string)
+  default     = []
+}
+
+variable "gateway_image" {
+  description = "Image of haproxy, for the gateway pair."
+  type        = string
+  default     = "docker.io/library/haproxy:3.0"
+}
+
+variable "gateway_images" {
+  description = "Image tarballs of haproxy; needed without internet only."
   type        = list(string)
   default     = []
 }
