@@ -2,11 +2,15 @@ package examples_test
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/hosttest"
 )
 
@@ -39,6 +43,9 @@ func TestResponseTime(t *testing.T) {
 		Comparisons struct {
 			Value []json.RawMessage `json:"value"`
 		} `json:"comparisons"`
+		Folder struct {
+			Value string `json:"value"`
+		} `json:"results_folder"`
 	}
 	if err := json.Unmarshal(w.run("output", "-json"), &outputs); err != nil {
 		t.Fatal(err)
@@ -61,10 +68,33 @@ func TestResponseTime(t *testing.T) {
 		}
 	}
 
+	chains := map[string]bench.Chain{}
+	for name, arm := range recordedArms(t, outputs.Folder.Value) {
+		chains[name] = arm.Chain()
+	}
+	one, three := bench.Chain{Connections: 1, Translations: 1}, bench.Chain{Connections: 3, Encrypted: 1, Translations: 3}
+	if diff := cmp.Diff(map[string]bench.Chain{"underlay": one, "direct": one, "gateway": three, "clusterlink": three}, chains); diff != "" {
+		t.Errorf("what the arms pass (-want +got):\n%s", diff)
+	}
+
 	w.keepsSecrets(filepath.Join(w.scenario, "terraform.tfstate"))
 
 	w.destroy()
 	before.CompareAfter(t)
+}
+
+// recordedArms returns the arms in the record of a run.
+func recordedArms(t *testing.T, folder string) map[string]bench.Arm {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(folder, bench.EnvironmentFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var record bench.Record
+	if err := json.Unmarshal(content, &record); err != nil {
+		t.Fatal(err)
+	}
+	return record.Plan.Arms
 }
 
 // TestKilledProvider kills the provider in the middle of the creation of each

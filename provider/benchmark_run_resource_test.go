@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
@@ -169,5 +170,33 @@ func TestBenchmarkLoadAndFunction(t *testing.T) {
 		if diff := cmp.Diff(test.want, test.got); diff != "" || diags.HasError() {
 			t.Errorf("%s%v", diff, diags)
 		}
+	}
+}
+
+// A hop inside a cluster that plain TCP leads to needs no more than its name
+// and kind.
+func TestBenchmarkHopDefaults(t *testing.T) {
+	kinds := map[string]attr.Type{"name": types.StringType, "kind": types.StringType, "protocol": types.StringType, "network": types.StringType}
+	hop := func(name, kind string, more ...string) attr.Value {
+		values := map[string]attr.Value{
+			"name": types.StringValue(name), "kind": types.StringValue(kind), "protocol": types.StringNull(), "network": types.StringNull(),
+		}
+		if len(more) > 0 {
+			values["protocol"], values["network"] = types.StringValue(more[0]), types.StringValue(more[1])
+		}
+		return types.ObjectValueMust(kinds, values)
+	}
+	arm := benchmarkArmModel{Hops: types.ListValueMust(types.ObjectType{AttrTypes: kinds}, []attr.Value{
+		hop("client", "client"), hop("relay", "proxy", "mtls", "overlay"), hop("function", "function"),
+	})}
+	var diags diag.Diagnostics
+	got, known := arm.hops(t.Context(), &diags)
+	want := []bench.Hop{
+		{Name: "client", Kind: bench.HopClient},
+		{Name: "relay", Kind: bench.HopProxy, Protocol: bench.HopMTLS, Network: bench.HopOverlay},
+		{Name: "function", Kind: bench.HopFunction, Protocol: bench.HopTCP, Network: bench.HopCluster},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || !known || diags.HasError() {
+		t.Errorf("hops (-want +got), known %v, %v:\n%s", known, diags, diff)
 	}
 }
