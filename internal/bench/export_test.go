@@ -126,8 +126,8 @@ func TestFortio(t *testing.T) {
 		ID:                      "test-1.echo.cloud.reuse.direct", RetCodes: map[int]int64{200: 1000, 503: 1, -1: 1},
 		URL: "http://198.18.0.2:81", HTTPReqTimeOut: 5 * time.Second,
 	}
-	close := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(1, math.Abs(a)) })
-	if diff := cmp.Diff(want, got, close); diff != "" {
+	almost := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(1, math.Abs(a)) })
+	if diff := cmp.Diff(want, got, almost); diff != "" {
 		t.Errorf("fortio (-want +got):\n%s", diff)
 	}
 	count, end := int64(0), 0.0
