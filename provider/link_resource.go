@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
@@ -283,7 +284,9 @@ func (r *linkResource) Read(ctx context.Context, req resource.ReadRequest, resp 
 		return
 	}
 	if err != nil {
-		addFailure(&resp.Diagnostics, "Read", "Link", model.ID.ValueString(), err, "")
+		if !r.data.leave(&resp.Diagnostics, l.A, err) && !r.data.leave(&resp.Diagnostics, l.B, err) {
+			addFailure(&resp.Diagnostics, "Read", "Link", model.ID.ValueString(), err, "")
+		}
 		return
 	}
 	resp.Diagnostics.Append(model.set(ctx, l, observed)...)
@@ -312,6 +315,13 @@ func (r *linkResource) Delete(ctx context.Context, req resource.DeleteRequest, r
 	l, err := link.Parse(model.ID.ValueString())
 	if err == nil {
 		err = r.links().Remove(ctx, l)
+	}
+	var sides link.SideErrors
+	if errors.As(err, &sides) {
+		sides = slices.DeleteFunc(sides, func(side link.SideError) bool { return r.data.leave(&resp.Diagnostics, side.URL, side.Err) })
+		if err = sides; len(sides) == 0 {
+			return
+		}
 	}
 	if err != nil {
 		addFailure(&resp.Diagnostics, "Delete", "Link", model.ID.ValueString(), err, "")

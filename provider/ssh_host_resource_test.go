@@ -142,3 +142,40 @@ func TestSSHHostAway(t *testing.T) {
 		},
 	})
 }
+
+// TestAccSSHHostGone destroys hosts that do not answer any more.
+func TestAccSSHHostGone(t *testing.T) {
+	preCheck(t)
+	dir := t.TempDir()
+	key := sshtest.NewKey(t)
+	server := sshtest.Start(t, local.NewOpener(t.TempDir()), "edge", key)
+	config := func(policy string) string {
+		return sshConfig(dir, key, "check_host_keys = false") + fmt.Sprintf(`
+resource "testbed_ssh_host" "edge" {
+  address                = "edge"
+  user                   = "root"
+  on_destroy_unreachable = %q
+}
+`, policy)
+	}
+	stop := func() {
+		if err := server.Host.StopService(t.Context(), "sshd"); err != nil {
+			t.Error(err)
+		}
+	}
+	resource.Test(t, resource.TestCase{
+		ProtoV6ProviderFactories: factoriesDialling(sshtest.Dialer(server)),
+		Steps: []resource.TestStep{
+			{Config: config("fail")},
+			{
+				PreConfig: stop, Config: config("fail"), Destroy: true,
+				ExpectError: regexp.MustCompile(`(?s)reach\s+edge:22.*on_destroy_unreachable\s+=\s+"abandon"`),
+			},
+			{PreConfig: func() { server.Configure(t) }, Config: config("abandon")},
+			{PreConfig: stop, Config: config("abandon"), Destroy: true},
+		},
+	})
+	if _, err := os.Stat(filepath.Join(dir, "ssh")); err == nil {
+		t.Errorf("%s/ssh is still there", dir)
+	}
+}

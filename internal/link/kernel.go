@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -297,20 +298,55 @@ func (s Links) observeKernel(ctx context.Context, l Link) (status Status, forwar
 // removeKernel makes both hosts' devices what they were. A local host that is
 // gone has taken its devices along.
 func (s Links) removeKernel(ctx context.Context, l Link) error {
-	group, groupCtx := errgroup.WithContext(ctx)
-	for _, url := range []string{l.A, l.B} {
-		group.Go(func() error {
-			h, err := s.openShaper(groupCtx, url)
-			if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, host.ErrUnreachable) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			return h.change(groupCtx, nil, "remove", l.String(), KeepWithin.String())
-		})
+	urls := []string{l.A, l.B}
+	errs := make([]error, len(urls))
+	var both sync.WaitGroup
+	for i, url := range urls {
+		// What fails on one host does not keep the other as it is.
+		both.Go(func() { errs[i] = s.removeAt(ctx, l, url) })
 	}
-	return group.Wait()
+	both.Wait()
+	var failed SideErrors
+	for i, err := range errs {
+		if err != nil {
+			failed = append(failed, SideError{urls[i], err})
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return failed
+}
+
+func (s Links) removeAt(ctx context.Context, l Link, url string) error {
+	h, err := s.openShaper(ctx, url)
+	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, host.ErrUnreachable) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return h.change(ctx, nil, "remove", l.String(), KeepWithin.String())
+}
+
+// SideErrors are what went wrong on the hosts of a link.
+type SideErrors []SideError
+
+// SideError is what went wrong on one of them.
+type SideError struct {
+	URL string
+	Err error
+}
+
+func (e SideErrors) Error() string { return errors.Join(e.Unwrap()...).Error() }
+
+// Unwrap returns the errors of the hosts.
+func (e SideErrors) Unwrap() []error {
+	var errs []error
+	for _, side := range e {
+		errs = append(errs, side.Err)
+	}
+	return errs
 }
 
 // Lacks tells whether the hosts could carry the link out, by rehearsing it in
