@@ -108,7 +108,7 @@ func (w wire) state(name string) string {
 		w.on(name, "tc", "filter", "show", "dev", "eth0"),
 		w.on(name, "tc", "filter", "show", "dev", "eth0", "ingress"),
 		w.on(name, "ip", "-brief", "link", "show", "type", "ifb"),
-		w.on(name, "sh", "-c", "ls /run/testbed/links.json 2>/dev/null || true"),
+		w.on(name, "sh", "-c", "ls -A /run"),
 	}, "\n")
 }
 
@@ -180,6 +180,16 @@ func TestKernelLink(t *testing.T) {
 	observed, err = w.Observe(ctx, w.spec.Link)
 	if err != nil || strings.Join(observed.Hosts[0].OffloadsOff, " ") != "tso gso" {
 		t.Errorf("offloads were not turned on again: %+v, %v", observed.Hosts, err)
+	}
+	// Without anybody who knows of the link.
+	for _, name := range []string{"a", "b"} {
+		hosts, _ := w.Hosts.(namespaces)
+		if got, want := w.on(name, hosts.program, "shape", "clear"), "removed link underlay/local://a/local://b\n"; got != want {
+			t.Errorf("clear said %q, want %q", got, want)
+		}
+	}
+	if diff := cmp.Diff(before, [2]string{w.state("a"), w.state("b")}); diff != "" {
+		t.Errorf("something was not cleared (-before +after):\n%s", diff)
 	}
 }
 

@@ -13,13 +13,19 @@ import (
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/agent/systemd"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/k3s/sweep"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/link/shape"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/nebula"
 )
 
 // removeFromMachine removes all that a testbed has on a machine with an init of
-// its own: services by their units, and files by the ledger.
+// its own: links by their record, services by their units, and files by the
+// ledger.
 func removeFromMachine(ctx context.Context, report io.Writer) error {
 	c := cleaner{ctx: ctx, dir: ledger.Dir, report: report}
+	c.note(shape.Clear(ctx, func(link string) {
+		c.removed = true
+		fmt.Fprintf(report, "removed link %s\n", link)
+	}))
 	services, err := systemd.Names()
 	c.note(err)
 	manager := systemd.Manager{Run: func(argv ...string) ([]byte, error) { return run(ctx, argv) }}

@@ -23,20 +23,23 @@ type aCase struct {
 // cases are the profiles of the suite. Each has few packets, since the hosts
 // may be slow.
 var cases = []aCase{
-	{"delay", `{"rtt":"20ms"}`, link.Verification{Packets: 100, Interval: 5 * time.Millisecond}},
-	{"asymmetric delay", `{"forward":{"delay":"4ms"},"reverse":{"delay":"16ms"}}`, link.Verification{Packets: 100, Interval: 5 * time.Millisecond}},
-	{"jitter", `{"rtt":"40ms","jitter":"3ms","distribution":"normal"}`, link.Verification{Packets: 400, Interval: 5 * time.Millisecond}},
-	{"uniform jitter in one direction", `{"delay":"10ms","forward":{"jitter":"5ms"}}`, link.Verification{Packets: 400, Interval: 5 * time.Millisecond}},
-	{"loss", `{"delay":"2ms","forward":{"loss":{"random":{"percent":10}}},"reverse":{"loss":{"random":{"percent":3}}}}`, link.Verification{Packets: 1500, Interval: 2 * time.Millisecond}},
-	{"bursts of loss", `{"delay":"2ms","loss":{"gemodel":{"p":3,"r":30}}}`, link.Verification{Packets: 1500, Interval: 2 * time.Millisecond}},
-	{"states of loss", `{"forward":{"loss":{"state":{"p13":5,"p31":40}}}}`, link.Verification{Packets: 1500, Interval: 2 * time.Millisecond}},
-	{"duplicates", `{"delay":"1ms","forward":{"duplicate":20}}`, link.Verification{Packets: 1000, Interval: 2 * time.Millisecond}},
-	{"corruption", `{"delay":"1ms","reverse":{"corrupt":10}}`, link.Verification{Packets: 1000, Interval: 2 * time.Millisecond}},
+	{"delay", `{"rtt":"20ms"}`, link.Verification{Packets: 100, Interval: slow}},
+	{"asymmetric delay", `{"forward":{"delay":"4ms"},"reverse":{"delay":"16ms"}}`, link.Verification{Packets: 100, Interval: slow}},
+	{"jitter", `{"rtt":"40ms","jitter":"3ms","distribution":"normal"}`, link.Verification{Packets: 200, Interval: slow}},
+	{"uniform jitter in one direction", `{"delay":"10ms","forward":{"jitter":"5ms"}}`, link.Verification{Packets: 200, Interval: slow}},
+	{"loss", `{"delay":"2ms","forward":{"loss":{"random":{"percent":20}}},"reverse":{"loss":{"random":{"percent":5}}}}`, link.Verification{Packets: 400, Interval: slow}},
+	{"bursts of loss", `{"delay":"2ms","loss":{"gemodel":{"p":5,"r":30}}}`, link.Verification{Packets: 400, Interval: slow}},
+	{"states of loss", `{"forward":{"loss":{"state":{"p13":10,"p31":40}}}}`, link.Verification{Packets: 400, Interval: slow}},
+	{"duplicates", `{"delay":"1ms","forward":{"duplicate":30}}`, link.Verification{Packets: 300, Interval: slow}},
+	{"corruption", `{"delay":"1ms","reverse":{"corrupt":20}}`, link.Verification{Packets: 300, Interval: slow}},
 	// Who skips the delay overtakes exactly one other.
-	{"reordering", `{"delay":"9ms","forward":{"reorder":20,"gap":3}}`, link.Verification{Packets: 600, Interval: 6 * time.Millisecond}},
-	{"rate", `{"delay":"5ms","rate":"20mbit","reverse":{"rate":"4mbit"}}`, link.Verification{Packets: 100, Interval: 5 * time.Millisecond, Rate: true}},
-	{"nothing", `{}`, link.Verification{Packets: 100, Interval: 5 * time.Millisecond}},
+	{"reordering", `{"delay":"15ms","forward":{"reorder":20,"gap":3}}`, link.Verification{Packets: 300, Interval: slow}},
+	{"rate", `{"delay":"5ms","rate":"8mbit","reverse":{"rate":"2mbit"}}`, link.Verification{Packets: 100, Interval: slow, Rate: true}},
+	{"nothing", `{}`, link.Verification{Packets: 100, Interval: slow}},
 }
+
+// slow is the time between packets, which emulated machines keep up with.
+const slow = 10 * time.Millisecond
 
 // Run runs the suite on a link that spec describes; its profile does not
 // matter. Measurements are printed, and the link is removed in the end.

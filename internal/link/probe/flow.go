@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -224,6 +225,9 @@ func ask(conn *net.UDPConn, session uint64) (report, error) {
 	return report{}, errors.New("the other host does not answer")
 }
 
+// maxBurst is how many datagrams a flood sends at once.
+const maxBurst = 40
+
 // flood sends a quarter more than the rate for a second and returns what
 // arrived.
 func flood(ctx context.Context, to netip.AddrPort, rate netem.Rate) (link.Flood, error) {
@@ -232,12 +236,14 @@ func flood(ctx context.Context, to netip.AddrPort, rate netem.Rate) (link.Flood,
 		return link.Flood{}, err
 	}
 	defer conn.Close()
-	// One call sends several datagrams, which the kernel cuts apart.
+	// One call sends several datagrams, which the kernel cuts apart, where the
+	// device works out checksums.
 	if err := setOption(conn, unix.SOL_UDP, unix.UDP_SEGMENT, floodLen); err != nil {
 		return link.Flood{}, fmt.Errorf("set the size of segments: %w", err)
 	}
+	perCall := floodLen * maxBurst
 	gap := rate.Serialize(floodLen+overhead) * 4 / 5
-	burst := int(max(1, min(40, 2*time.Millisecond/max(1, gap))))
+	burst := int(max(1, min(maxBurst, 2*time.Millisecond/max(1, gap))))
 	count := int(max(10, time.Second/max(1, gap)))
 	session := rand.Uint64()
 	datagrams := make([]byte, burst*floodLen)
@@ -247,8 +253,15 @@ func flood(ctx context.Context, to netip.AddrPort, rate netem.Rate) (link.Flood,
 	start := time.Now()
 	for sent := 0; sent < count && ctx.Err() == nil; sent += burst {
 		time.Sleep(time.Until(start.Add(time.Duration(sent) * gap)))
-		if _, err := conn.Write(datagrams); err != nil {
-			return link.Flood{}, err
+		for chunk := range slices.Chunk(datagrams, perCall) {
+			_, err := conn.Write(chunk)
+			if errors.Is(err, unix.EIO) && perCall > floodLen {
+				perCall = floodLen
+				err = setOption(conn, unix.SOL_UDP, unix.UDP_SEGMENT, 0)
+			}
+			if err != nil {
+				return link.Flood{}, err
+			}
 		}
 	}
 	if err := setOption(conn, unix.SOL_UDP, unix.UDP_SEGMENT, 0); err != nil {

@@ -47,20 +47,18 @@ type base struct {
 	Ifb      string    `json:"ifb,omitempty"`      // the ifb device that was added
 }
 
-// lock keeps other shapers of the host away until unlock is called.
+// lock keeps other shapers of the host away until unlock is called. It is a
+// lock on the folder above the record's, which leaves nothing behind.
 func (s *shaper) lock() (unlock func(), err error) {
-	if err := os.MkdirAll(filepath.Dir(s.record), 0o700); err != nil {
-		return nil, err
-	}
-	file, err := os.OpenFile(s.record+".lock", os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
+	folder, err := os.Open(filepath.Dir(filepath.Dir(s.record)))
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
-		file.Close()
-		return nil, fmt.Errorf("lock %s: %w", file.Name(), err)
+	if err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX); err != nil {
+		folder.Close()
+		return nil, fmt.Errorf("lock %s: %w", folder.Name(), err)
 	}
-	return func() { file.Close() }, nil
+	return func() { folder.Close() }, nil
 }
 
 // load reads the record, without what is about devices that are gone: a device
@@ -90,16 +88,21 @@ func (s *shaper) load() (*record, error) {
 	return r, nil
 }
 
-// save replaces the record, and removes it when there is nothing to tell.
+// save replaces the record, and removes it, with a folder that is empty then,
+// when there is nothing to tell.
 func (s *shaper) save(r *record) error {
 	if len(r.Links) == 0 && len(r.Devices) == 0 {
 		if err := os.Remove(s.record); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
+		_ = os.Remove(filepath.Dir(s.record)) // which one with something in it withstands
 		return nil
 	}
 	text, err := json.Marshal(r)
 	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(s.record), 0o700); err != nil {
 		return err
 	}
 	if err := os.WriteFile(s.record+".new", text, 0o600); err != nil {

@@ -17,8 +17,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/link"
@@ -63,7 +65,7 @@ func Command(ctx context.Context, args []string) error {
 		}
 		return s.lacks(part)
 	case word == "clear" && len(args) == 1:
-		return s.clear()
+		return Clear(ctx, func(id string) { fmt.Println("removed link " + id) })
 	case word == "guard" && len(args) == 1: // started by guarded
 		return s.guard(os.Stdin)
 	case word == "rehearse" && len(args) == 1: // started by lacks and set
@@ -116,8 +118,10 @@ func (s *shaper) path(address string) error {
 	return printed(found)
 }
 
-// clear undoes every link.
-func (s *shaper) clear() error {
+// Clear undoes every link of this host, and tells report each. It goes on after
+// an error.
+func Clear(ctx context.Context, report func(id string)) error {
+	s := shaper{ctx: ctx, record: recordPath}
 	unlock, err := s.lock()
 	if err != nil {
 		return err
@@ -128,12 +132,12 @@ func (s *shaper) clear() error {
 		return err
 	}
 	var errs []error
-	for id := range r.Links {
+	for _, id := range slices.Sorted(maps.Keys(r.Links)) {
 		if err := s.remove(id); err != nil {
-			errs = append(errs, err)
+			errs = append(errs, fmt.Errorf("remove link %s: %w", id, err))
 			continue
 		}
-		fmt.Println("removed link " + id)
+		report(id)
 	}
 	return errors.Join(errs...)
 }
