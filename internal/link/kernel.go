@@ -119,21 +119,21 @@ func (s Links) applyKernel(ctx context.Context, spec Spec) error {
 	if err := s.addBase(ctx, spec, parts); err != nil {
 		return err
 	}
-	group, groupCtx := errgroup.WithContext(ctx)
+	var group errgroup.Group // of which none is interrupted when another fails
 	for url, part := range parts {
 		group.Go(func() error {
-			h, err := s.openShaper(groupCtx, url)
+			h, err := s.openShaper(ctx, url)
 			if err != nil {
 				return err
 			}
 			if part == nil { // the other host does it all, or did not before
-				return h.change(groupCtx, nil, "remove", spec.String(), KeepWithin.String())
+				return h.change(ctx, nil, "remove", spec.String(), KeepWithin.String())
 			}
 			text, err := json.Marshal(part)
 			if err != nil {
 				return err
 			}
-			return h.change(groupCtx, text, "set", KeepWithin.String())
+			return h.change(ctx, text, "set", KeepWithin.String())
 		})
 	}
 	if err := group.Wait(); err != nil {

@@ -1,6 +1,7 @@
 package link_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -403,6 +404,19 @@ func TestKernelLinkTakenBack(t *testing.T) {
 		_ = command.Process.Kill()
 		_ = command.Wait()
 		awaitBefore()
+	})
+	t.Run("killed in the middle", func(t *testing.T) {
+		for i := range 8 {
+			command := exec.Command("nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", hosts.pids["a"]), fmt.Sprintf("--mount=/proc/%d/ns/mnt", hosts.pids["a"]), hosts.program, "shape", "set", "1h")
+			command.Stdin = bytes.NewReader(append(part, '\n'))
+			if err := command.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Duration(i) * 15 * time.Millisecond) // wherever it is then
+			_ = command.Process.Kill()
+			_ = command.Wait()
+			awaitBefore()
+		}
 	})
 	t.Run("kept", func(t *testing.T) {
 		command, input := start("1h")

@@ -96,34 +96,28 @@ var offloads = []offload{
 	{"gso", 0x23, 0x24},
 }
 
-// turnOffOffloads turns off what makes large packets, since a loss or a place
-// in a queue would be that of many packets, and returns what was on.
-func turnOffOffloads(device string) ([]string, error) {
-	var off []string
+// offloadsOn returns what is on of what makes large packets. While a device has
+// a link it is off, since a loss or a place in a queue would be that of many
+// packets.
+func offloadsOn(device string) ([]string, error) {
+	var on []string
 	for _, o := range offloads {
 		value, err := ethtool(device, o.get, 0)
-		if errors.Is(err, unix.EOPNOTSUPP) || err == nil && value == 0 {
-			continue
+		if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+			return nil, fmt.Errorf("%s: %w", o.name, err)
 		}
-		if err == nil {
-			_, err = ethtool(device, o.set, 0)
+		if err == nil && value != 0 {
+			on = append(on, o.name)
 		}
-		if errors.Is(err, unix.EOPNOTSUPP) {
-			continue // a device on which it is fixed
-		}
-		if err != nil {
-			return off, fmt.Errorf("%s: %w", o.name, err)
-		}
-		off = append(off, o.name)
 	}
-	return off, nil
+	return on, nil
 }
 
-// turnOn turns offloads on again.
-func turnOn(device string, names []string) error {
+// setOffloads turns offloads on or off, by 1 or 0. One that is fixed stays.
+func setOffloads(device string, names []string, value uint32) error {
 	for _, o := range offloads {
 		if slices.Contains(names, o.name) {
-			if _, err := ethtool(device, o.set, 1); err != nil {
+			if _, err := ethtool(device, o.set, value); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
 				return fmt.Errorf("%s: %w", o.name, err)
 			}
 		}

@@ -58,12 +58,8 @@ func (s *shaper) setOn(name string, part link.Part) error {
 		part.BaseRTT = before.BaseRTT
 	}
 	w.Part = part
-	// What is recorded is undone, whether or not it came to it.
 	r.Links[part.Link] = w
 	if err := s.prepare(r, w); err != nil {
-		return err
-	}
-	if err := s.save(r); err != nil {
 		return err
 	}
 	if err := s.setDirection(r, w, egress, before.Egress, part.Egress); err != nil {
@@ -134,7 +130,9 @@ func (r *record) freeClass(device string) (int, error) {
 }
 
 // prepare makes the device ready for links: our root, segments no larger than
-// packets, and the ifb device for what comes in.
+// packets, and the ifb device for what comes in. What it is going to do is in
+// the record before it is done, so that whoever undoes it after this process
+// was killed finds it there.
 func (s *shaper) prepare(r *record, w *work) error {
 	device, err := deviceOf(w.Device)
 	if err != nil {
@@ -144,6 +142,20 @@ func (s *shaper) prepare(r *record, w *work) error {
 	if b == nil {
 		b = &base{Index: device.Index}
 		r.Devices[w.Device] = b
+	}
+	if !w.KeepOffloads {
+		on, err := offloadsOn(w.Device)
+		if err != nil {
+			return fmt.Errorf("read the offloads of device %s: %w", w.Device, err)
+		}
+		for _, name := range on {
+			if !slices.Contains(b.Offloads, name) {
+				b.Offloads = append(b.Offloads, name)
+			}
+		}
+	}
+	if err := s.save(r); err != nil {
+		return err
 	}
 	if w.Egress != nil {
 		if err := s.takeRoot(r, w.Device, b, w.ReplaceExisting); err != nil {
@@ -156,14 +168,8 @@ func (s *shaper) prepare(r *record, w *work) error {
 		}
 	}
 	if !w.KeepOffloads {
-		off, err := turnOffOffloads(w.Device)
-		if err != nil {
+		if err := setOffloads(w.Device, b.Offloads, 0); err != nil {
 			return fmt.Errorf("turn offloads of device %s off: %w", w.Device, err)
-		}
-		for _, name := range off {
-			if !slices.Contains(b.Offloads, name) {
-				b.Offloads = append(b.Offloads, name)
-			}
 		}
 	}
 	return nil
@@ -312,7 +318,7 @@ func (s *shaper) giveBack(device string, b *base) error {
 			return fmt.Errorf("put back the queueing discipline of device %s, %s: %w", device, b.Root.describe(), err)
 		}
 	}
-	if err := turnOn(device, b.Offloads); err != nil {
+	if err := setOffloads(device, b.Offloads, 1); err != nil {
 		return fmt.Errorf("turn offloads of device %s on again: %w", device, err)
 	}
 	return nil
