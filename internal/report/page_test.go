@@ -105,6 +105,7 @@ func TestPage(t *testing.T) {
 	first.Invalid = func(block int, scenario string) bool { return block == 2 && scenario == "edge" }
 	second := reporttest.NewRun(t)
 	second.Factor, second.Plan.Seed, second.ClusterLink = 0.9, 2, "v0.4.2"
+	second.Parts = 2
 	dir := t.TempDir()
 	files := build(t, Options{Formats: []Format{HTML}},
 		first.Write(t, filepath.Join(dir, "with-v0.4.1")), second.Write(t, filepath.Join(dir, "with-v0.4.2")))
@@ -114,6 +115,7 @@ func TestPage(t *testing.T) {
 		"with-v0.4.2 against with-v0.4.1",
 		`<th scope="row">k3s&#43;local://edge: ghcr.io/clusterlink-net/cl-controlplane</th><td class="words">v0.4.1</td><td class="words">v0.4.2</td>`,
 		"1 of 15 visits had links that were off",
+		"The run was interrupted at 2026-11-30 20:01:00 UTC and gone on with later",
 		"off: the median RTT is off: wanted 10 ms, measured 18.4 ms",
 		`<tr class="invalid">`,
 		"host edge", "host cloud", "NodePort on the overlay address",

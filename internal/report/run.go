@@ -236,8 +236,8 @@ func (r *run) Notes() []string {
 	if !r.Completed {
 		note("The run failed or was cancelled: it holds what was measured until then.")
 	}
-	if n := len(r.Earlier); n > 0 {
-		note("The run was interrupted and gone on with (%d times); a block that was cut was measured again as a whole.", n)
+	for _, part := range r.Earlier {
+		note("The run was interrupted at %s and gone on with later; a block that was cut was measured again as a whole.", part.Ended.UTC().Format(time.DateTime+" UTC"))
 	}
 	if n := r.InvalidVisits(); n > 0 {
 		note("%d of %d visits had links that were off; their requests are in no number and no figure.", n, len(r.Visits))

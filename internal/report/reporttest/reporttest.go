@@ -25,6 +25,7 @@ type Run struct {
 	Failing   func(c bench.Cell, seq int) bool      // requests that fail, none when nil
 	Invalid   func(block int, scenario string) bool // visits whose links were off, none when nil
 	Completed bool
+	Parts     int // of a run that was interrupted, a minute each but the last; 0 for 1
 
 	ClusterLink string // version of the images
 
@@ -122,6 +123,11 @@ func (r Run) Write(t *testing.T, dir string) string {
 	started := time.Date(2026, 11, 30, 20, 0, 0, 0, time.UTC)
 	record := bench.Record{Started: started, Finished: started.Add(6 * time.Minute), Completed: r.Completed, Plan: r.Plan}
 	record.Environment = r.environment()
+	for part := range max(r.Parts, 1) - 1 {
+		began := started.Add(time.Duration(part) * time.Minute)
+		record.Earlier = append(record.Earlier, bench.Part{Started: began, Ended: began.Add(time.Minute), Environment: r.environment()})
+		record.Resumed = new(began.Add(time.Minute))
+	}
 	for _, visit := range r.Plan.Schedule() {
 		valid := r.Invalid == nil || !r.Invalid(visit.Block, visit.Scenario)
 		record.Visits = append(record.Visits, r.visit(visit, valid))
