@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
 	"github.com/hashicorp/terraform-plugin-testing/knownvalue"
 	"github.com/hashicorp/terraform-plugin-testing/plancheck"
@@ -198,5 +200,45 @@ func TestBenchmarkHopDefaults(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" || !known || diags.HasError() {
 		t.Errorf("hops (-want +got), known %v, %v:\n%s", known, diags, diff)
+	}
+}
+
+// What defines a run repeats it; where its files go and what is expected of it
+// does not.
+func TestBenchmarkRunInputs(t *testing.T) {
+	words := tftypes.Set{ElementType: tftypes.String}
+	urls := tftypes.Map{ElementType: tftypes.String}
+	arm := tftypes.Object{AttributeTypes: map[string]tftypes.Type{"urls": urls, "path": tftypes.String}}
+	text := func(value any) tftypes.Value { return tftypes.NewValue(tftypes.String, value) }
+	values := map[string]tftypes.Value{
+		"name":         text("short"),
+		"blocks":       tftypes.NewValue(tftypes.Number, 5),
+		"triggers":     tftypes.NewValue(urls, nil),
+		"connections":  tftypes.NewValue(words, []tftypes.Value{text("new"), text("reuse")}),
+		"keep_results": tftypes.NewValue(tftypes.Bool, true),
+		"resume":       tftypes.NewValue(tftypes.Bool, true),
+		"results_dir":  text("/srv/results"),
+		"expect":       tftypes.NewValue(urls, map[string]tftypes.Value{}),
+		"id":           text(nil),
+		"arms": tftypes.NewValue(tftypes.Map{ElementType: arm}, map[string]tftypes.Value{
+			"direct": tftypes.NewValue(arm, map[string]tftypes.Value{
+				"urls": tftypes.NewValue(urls, map[string]tftypes.Value{"hello": text("http://198.18.0.1/")}), "path": text(nil),
+			}),
+		}),
+	}
+	kinds := map[string]tftypes.Type{}
+	for name, value := range values {
+		kinds[name] = value.Type()
+	}
+	got, err := benchmarkRunInputs(tftypes.NewValue(tftypes.Object{AttributeTypes: kinds}, values))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := bench.Inputs{
+		"name": "short", "blocks": json.Number("5"), "connections": []any{"new", "reuse"},
+		"arms": map[string]any{"direct": map[string]any{"urls": map[string]any{"hello": "http://198.18.0.1/"}}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("inputs (-want +got):\n%s", diff)
 	}
 }

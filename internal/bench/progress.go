@@ -169,7 +169,11 @@ func (r *run) open() error {
 		return err
 	}
 	r.progress.FinishedBytes = r.samples.size
-	return r.writeInputs()
+	if err := r.writeInputs(); err != nil {
+		_, _, closeErr := r.samples.leave()
+		return errors.Join(err, closeErr)
+	}
+	return nil
 }
 
 // writeInputs writes the files that repeat the run, when it has inputs.
