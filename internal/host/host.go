@@ -120,7 +120,8 @@ type Facts struct {
 	Ports    []Port `json:"ports"`     // in use, sorted
 
 	Clock       time.Time     `json:"clock"`        // the host's, when it was asked
-	ClockOffset time.Duration `json:"clock_offset"` // the host's clock less this machine's, exact to the time that asking took
+	ClockOffset time.Duration `json:"clock_offset"` // the host's clock less this machine's
+	ClockError  time.Duration `json:"clock_error"`  // how far the offset may be from the truth
 }
 
 // ProgramsOfInterest are the programs that something on a host may need and

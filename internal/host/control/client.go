@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"strings"
@@ -140,10 +141,13 @@ func (c *Client) ask(ctx context.Context, path string, value any) error {
 // Facts returns what the host is.
 func (c *Client) Facts(ctx context.Context) (host.Facts, error) {
 	var facts host.Facts
-	// The host reads its clock between these two, about in the middle.
+	// The host reads its clock between these two, and after the connection is
+	// there, which may take long.
 	before := c.now()
-	err := c.ask(ctx, "/facts", &facts)
-	facts.ClockOffset = facts.Clock.Sub(before.Add(c.now().Sub(before) / 2))
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { before = c.now() }})
+	err := c.ask(traced, "/facts", &facts)
+	facts.ClockError = c.now().Sub(before) / 2
+	facts.ClockOffset = facts.Clock.Sub(before.Add(facts.ClockError))
 	return facts, c.Fail(err, "find facts")
 }
 

@@ -64,7 +64,7 @@ func Check(facts host.Facts, needs ...Need) []Missing {
 
 func checkAlways(facts host.Facts) []Missing {
 	var missing []Missing
-	if offset := facts.ClockOffset.Round(time.Second); offset.Abs() > maxClockOffset {
+	if offset := facts.ClockOffset.Round(time.Second); offset.Abs() > maxClockOffset+facts.ClockError {
 		word := "ahead of"
 		if offset < 0 {
 			word = "behind"

@@ -38,6 +38,7 @@ func TestCheck(t *testing.T) {
 		{"a clock one day behind", func(f *host.Facts) { f.ClockOffset = -24 * time.Hour }, nil,
 			[]string{"its clock is 24h0m0s behind this machine's, so certificates would not be valid: set the clock that is wrong, on the host with: sudo timedatectl set-ntp true"}},
 		{"a clock a little ahead", func(f *host.Facts) { f.ClockOffset = 2 * time.Second }, nil, nil},
+		{"a clock that was hard to ask", func(f *host.Facts) { f.ClockOffset, f.ClockError = time.Minute, time.Minute }, nil, nil},
 		{"full disk and no TUN", func(f *host.Facts) { f.FreeDisk, f.Tun = 1<<29, false }, []Need{Overlay, Cluster},
 			[]string{"TUN devices cannot be made: sudo modprobe tun (in a container, give it /dev/net/tun)",
 				"0.5 GB are free below /var/lib, and a cluster takes 4 GB: free some; du -xh /var | sort -h | tail shows what takes it"}},

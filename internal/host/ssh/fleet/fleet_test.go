@@ -221,7 +221,7 @@ func (f *fleet) run(b *testing.B, env []string, argv ...string) time.Duration {
 	output, err := f.controller.Run(b.Context(), host.Command{Argv: argv, Dir: f.dir, Env: env})
 	took := time.Since(start)
 	if err != nil {
-		b.Fatalf("%v\n%s", err, output.Stdout)
+		b.Fatalf("%v\n%s\n%s", err, output.Stdout, output.Stderr)
 	}
 	return took
 }
