@@ -105,6 +105,7 @@ type session interface {
 
 // exchange is one request under way.
 type exchange struct {
+	timeout  time.Duration
 	deadline time.Time
 	wrote    time.Time // when the request had been handed over, zero when it was not
 	first    time.Time // when the first byte of the answer was read
@@ -135,7 +136,7 @@ func (c *client) close() {
 // The answer is read to its end before it is checked, so that checking is
 // outside the measured time.
 func (c *client) send(ctx context.Context, record *Record, start time.Time) {
-	x := &exchange{deadline: start.Add(c.Timeout)}
+	x := &exchange{timeout: c.Timeout, deadline: start.Add(c.Timeout)}
 	got, err := c.call(ctx, record, x, start)
 	end := x.end
 	if err != nil || end.IsZero() {

@@ -24,6 +24,8 @@ type http1 struct {
 	in      *bufio.Reader
 	request []byte // header and body
 	keep    bool   // the connection can carry another request
+
+	deadline time.Time // of the connection; a request's may be later by 1 % of its timeout
 }
 
 const (
@@ -52,8 +54,13 @@ func (h *http1) close() { h.conn.Close() }
 // exchange sends the request and reads its answer into body.
 func (h *http1) exchange(ctx context.Context, x *exchange, body []byte) (answer, error) {
 	h.keep = false
-	if err := h.wire.SetDeadline(x.deadline); err != nil {
-		return answer{}, err
+	// Setting a deadline costs as much as reading a header, so one that is a
+	// little early stays.
+	if x.deadline.Sub(h.deadline) > x.timeout/100 {
+		h.deadline = x.deadline
+		if err := h.wire.SetDeadline(x.deadline); err != nil {
+			return answer{}, err
+		}
 	}
 	if ctx.Err() != nil { // or the deadline would undo what ends the request
 		return answer{}, context.Cause(ctx)
