@@ -158,7 +158,7 @@ func (o *Opener) connect(ctx context.Context, target Target) (_ *connection, err
 		return nil, err
 	}
 	root := rootUser{user: login.settings.target.User, direct: found.root, password: o.config.SudoPassword}
-	program, fresh, err := login.install(ctx, found, root)
+	program, fresh, err := o.install(ctx, login, found, root)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func (o *Opener) connect(ctx context.Context, target Target) (_ *connection, err
 	if err != nil && !fresh && !errors.As(err, &refused) && ctx.Err() == nil {
 		// The agent that was there may be damaged.
 		found.installed = nil
-		if _, _, again := login.install(ctx, found, root); again != nil {
+		if _, _, again := o.install(ctx, login, found, root); again != nil {
 			return nil, errors.Join(err, again)
 		}
 		made, err = o.serve(ctx, login, root, program)

@@ -88,12 +88,12 @@ func arch(machine string) (string, error) {
 // install returns the path of the agent on the host, after putting it there
 // if need be, and whether it did. One of another size is not whole, and is
 // replaced.
-func (l *login) install(ctx context.Context, found probed, root rootUser) (file string, fresh bool, err error) {
+func (o *Opener) install(ctx context.Context, l *login, found probed, root rootUser) (file string, fresh bool, err error) {
 	name, err := arch(found.machine)
 	if err != nil {
 		return "", false, err
 	}
-	packed, err := agent.PackedFor(name)
+	packed, err := o.agent(name)
 	if err != nil {
 		return "", false, err
 	}

@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/agent"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/host/control"
 )
@@ -148,6 +149,9 @@ type Opener struct {
 	mu    sync.Mutex
 	hosts map[Target]*client
 	said  map[Target]Record
+
+	packing sync.Mutex
+	packed  map[string]agent.Packed // by architecture
 }
 
 // NewOpener returns the opener for hosts that are reached as config says.
@@ -158,7 +162,7 @@ func NewOpener(config Config) *Opener {
 	if config.Dial == nil {
 		config.Dial = new(net.Dialer).DialContext
 	}
-	return &Opener{config: config, hosts: map[Target]*client{}, said: map[Target]Record{}}
+	return &Opener{config: config, hosts: map[Target]*client{}, said: map[Target]Record{}, packed: map[string]agent.Packed{}}
 }
 
 // Open returns the host of that URL. It is connected to when it is first asked
@@ -191,4 +195,20 @@ func (o *Opener) Close() error {
 		found.close()
 	}
 	return nil
+}
+
+// agent returns the agent for an architecture. Its digest takes a while, and
+// is the same for all hosts.
+func (o *Opener) agent(arch string) (agent.Packed, error) {
+	o.packing.Lock()
+	defer o.packing.Unlock()
+	found, ok := o.packed[arch]
+	if ok {
+		return found, nil
+	}
+	found, err := agent.PackedFor(arch)
+	if err == nil {
+		o.packed[arch] = found
+	}
+	return found, err
 }
