@@ -37,6 +37,9 @@ const (
 
 	// indexLabel is on the pods of an indexed Job.
 	indexLabel = "batch.kubernetes.io/job-completion-index"
+
+	// archLabel is on nodes and holds their architecture.
+	archLabel = "kubernetes.io/arch"
 )
 
 // pods are the client pods of a run: those of one Job, each with an index, which
@@ -46,6 +49,7 @@ type pods struct {
 	ref     kube.Ref // of the Job
 	run     string
 	image   string
+	arch    string   // of the nodes that have the image, "" when all may
 	members []member // by index, once they are ready
 }
 
@@ -66,6 +70,9 @@ func startPods(ctx context.Context, cluster *kube.Client, spec podSpec) (*pods, 
 		if p.image, err = function.LoadAgent(ctx, cluster); err != nil {
 			return p, err
 		}
+		if p.arch, err = serverArch(ctx, cluster); err != nil {
+			return p, err
+		}
 	}
 	if err := p.remove(ctx); err != nil {
 		return p, err
@@ -76,12 +83,32 @@ func startPods(ctx context.Context, cluster *kube.Client, spec podSpec) (*pods, 
 	return p, p.awaitReady(ctx)
 }
 
+// serverArch returns the architecture of the server's node, as the node itself
+// names it. Nodes of another one do not have the agent's image.
+func serverArch(ctx context.Context, cluster *kube.Client) (string, error) {
+	nodes, err := cluster.List(ctx, "v1", "Node", "", "")
+	if err != nil {
+		return "", fmt.Errorf("find the nodes for the client: %w", err)
+	}
+	for _, node := range nodes {
+		// Agents are annotated with their host when they join.
+		if url := node.GetAnnotations()[kube.HostAnnotation]; url == "" || url == cluster.Host().URL() {
+			return node.GetLabels()[archLabel], nil
+		}
+	}
+	return "", nil
+}
+
 func (p *pods) object() *unstructured.Unstructured {
 	field := func(path string) map[string]any {
 		return map[string]any{"fieldRef": map[string]any{"fieldPath": path}}
 	}
 	labels := map[string]any{"app.kubernetes.io/name": "testbed-load", RunLabel: p.run}
 	count := int64(len(p.members))
+	nodes := map[string]any{}
+	if p.arch != "" {
+		nodes[archLabel] = p.arch
+	}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": p.ref.APIVersion,
 		"kind":       p.ref.Kind,
@@ -98,6 +125,7 @@ func (p *pods) object() *unstructured.Unstructured {
 					"terminationGracePeriodSeconds": int64(1),
 					"automountServiceAccountToken":  false,
 					"enableServiceLinks":            false,
+					"nodeSelector":                  nodes,
 					// Clients side by side take each other's time, so they
 					// are spread where there are nodes for it.
 					"topologySpreadConstraints": []any{map[string]any{
