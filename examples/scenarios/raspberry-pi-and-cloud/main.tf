@@ -59,8 +59,7 @@ resource "testbed_ssh_host" "cloud" {
   requires = ["overlay", "link", "cluster"]
 }
 
-# The overlay, with its lighthouse at an address that both others reach. It
-# carries the packets of the Pi when a router lets nothing in.
+# The overlay, with its lighthouse at an address that both others reach.
 
 resource "testbed_nebula_ca" "continuum" {
   name     = "continuum"
@@ -72,7 +71,6 @@ resource "testbed_nebula_lighthouse" "this" {
   ca       = testbed_nebula_ca.continuum.id
   network  = "198.19.0.1/24"
   underlay = var.lighthouse.underlay
-  relay    = true
 }
 
 # Two sites, each a machine with an overlay node, a k3s cluster and a ClusterLink
