@@ -529,3 +529,32 @@ func TestParse(t *testing.T) {
 		}
 	}
 }
+
+// TestKernelLinkOverlay tells an overlay's device from a network card.
+func TestKernelLinkOverlay(t *testing.T) {
+	w := newWire(t)
+	w.on("a", "ip", "tuntap", "add", "dev", "nebula1", "mode", "tun")
+	w.on("a", "ip", "address", "add", "198.18.8.1/24", "dev", "nebula1")
+	w.on("a", "ip", "link", "set", "nebula1", "up")
+	hosts, _ := w.Hosts.(namespaces)
+	set := func(place link.Place, peer string) string {
+		t.Helper()
+		part, err := json.Marshal(link.Part{Link: "x", Place: place, Peers: []netip.Addr{netip.MustParseAddr(peer)}, Egress: &w.spec.Profile.Forward, SSHPorts: []uint16{22}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w.on("a", "sh", "-c", fmt.Sprintf("(echo '%s'; echo %s) | %s shape set 1m 2>&1 || true", part, link.Keep, hosts.program))
+	}
+	if got := set(link.Underlay, "198.18.8.2"); !strings.Contains(got, `leave by device nebula1, which is an overlay's`) {
+		t.Errorf("an overlay's address on the underlay: %s", got)
+	}
+	if got := set(link.Overlay, "198.18.7.2"); !strings.Contains(got, `leave by device eth0, which is no overlay's`) {
+		t.Errorf("a card's address on the overlay: %s", got)
+	}
+	if got := set(link.Overlay, "198.18.8.2"); !strings.Contains(got, `"device":"nebula1"`) {
+		t.Errorf("an overlay's address on the overlay: %s", got)
+	}
+	if got := w.on("a", "tc", "qdisc", "show", "dev", "nebula1"); !strings.Contains(got, "htb 7bed:") {
+		t.Errorf("the overlay's device has %s", got)
+	}
+}
