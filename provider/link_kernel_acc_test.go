@@ -45,7 +45,7 @@ resource "testbed_link" "this" {
   between   = [testbed_local_host.edge.url, testbed_local_host.cloud.url]
   addresses = [["198.18.23.1"], ["198.18.23.2"]]
   profile   = testbed_netem_profile.this.json
-  verify    = { packets = 20, rtt_tolerance = "50ms" }
+  verify    = { packets = 20, rtt_tolerance = "1s" }
   ` + more + `
 }
 `
