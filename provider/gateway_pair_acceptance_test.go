@@ -213,7 +213,7 @@ func TestAccGatewayPair(t *testing.T) {
 				ExpectError: wrapped(`There is no cluster k3s.local://mars\. Use the url of a testbed_k3s_cluster`),
 			},
 			{
-				Config:      change(`image         = "localhost/haproxy:debian"`, "image = \"localhost:1/haproxy:1\"\n  timeouts = { create = \"15s\", update = \"15s\" }"),
+				Config:      change(`image         = "localhost/haproxy:debian"`, "image = \"localhost:1/haproxy:1\"\n  key_algorithm = \"ecdsa-p256\"\n  timeouts = { create = \"30s\" }"),
 				ExpectError: wrapped(`container haproxy waits: (ErrImagePull|ImagePullBackOff)`),
 			},
 			{
