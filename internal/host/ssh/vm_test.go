@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -23,7 +24,7 @@ func openMachine(t *testing.T, m *vmtest.Machine, user string) *ssh.Opener {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opener := ssh.NewOpener(ssh.Config{PrivateKey: string(key), SkipHostKeys: true, SudoPassword: "testbed"})
+	opener := ssh.NewOpener(ssh.Config{PrivateKey: string(key), SkipHostKeys: true, SudoPassword: "testbed", Keepalive: 10 * time.Second})
 	t.Cleanup(func() { opener.Close() })
 	return opener
 }

@@ -21,6 +21,9 @@ import (
 // more to do.
 const bootWithin = 10 * time.Minute
 
+// endWithin is how long a command that is interrupted may take to end.
+const endWithin = 30 * time.Second
+
 // snapshot is the name of a machine's state after its first boot.
 const snapshot = "booted"
 
@@ -50,7 +53,12 @@ func Run(ctx context.Context, cache string, count int, argv []string) error {
 	// Machines are children of the thread that starts them, and end with it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	l := lab{image: image, dir: dir, lan: multicast(os.Getpid())}
+	wire, err := newWire(filepath.Join(dir, wireFile))
+	if err != nil {
+		return fmt.Errorf("start the VM lab: %w", err)
+	}
+	defer wire.Close()
+	l := lab{image: image, dir: dir}
 	defer l.end()
 	if err := l.start(ctx, count); err != nil {
 		return fmt.Errorf("start the VM lab: %w", err)
@@ -62,21 +70,15 @@ func Run(ctx context.Context, cache string, count int, argv []string) error {
 	command.Env = append(os.Environ(), Variable+"="+dir)
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) }
+	command.WaitDelay = endWithin
 	return command.Run()
 }
 
 // lab is what Run starts.
 type lab struct {
 	image, dir string
-	lan        netip.AddrPort // the machines' own network
 	machines   []*Machine
 	processes  []*exec.Cmd
-}
-
-// multicast returns the address of a network on loopback that other labs on
-// this machine do not have.
-func multicast(pid int) netip.AddrPort {
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{239, 198, byte(pid >> 8), byte(pid)}), 18077)
 }
 
 func (l *lab) start(ctx context.Context, count int) error {
@@ -145,7 +147,7 @@ func (l *lab) launch(m *Machine, n int, restore bool) error {
 		"-drive", "id=drive0,if=virtio,cache=unsafe,file=" + filepath.Join(l.dir, m.Name+".qcow2"),
 		"-device", "virtio-rng-pci",
 		"-netdev", "user,id=control,restrict=on,hostfwd=" + m.forwarding(), "-device", "virtio-net-pci,netdev=control",
-		"-netdev", fmt.Sprintf("socket,id=underlay,mcast=%s,localaddr=127.0.0.1", l.lan),
+		"-netdev", "stream,id=underlay,server=off,addr.type=unix,addr.path=" + filepath.Join(l.dir, wireFile),
 		"-device", fmt.Sprintf("virtio-net-pci,netdev=underlay,mac=52:54:00:c6:12:%02x", n),
 	}
 	if restore {

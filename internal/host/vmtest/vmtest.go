@@ -75,6 +75,7 @@ const (
 	machinesFile = "machines.json"
 	keyFile      = "id_ed25519"
 	hostKeyFile  = "host_key.pub"
+	wireFile     = "wire" // the socket of the machines' own network
 )
 
 func save(dir string, machines []*Machine) error {
