@@ -24,6 +24,7 @@ for program in "${!package[@]}"; do
 	command -v "$program" >/dev/null || missing+=("${package[$program]}")
 done
 [ -x /usr/lib/cni/bridge ] || [ -x /opt/cni/bin/bridge ] || missing+=(containernetworking-plugins)
+[ "${1:-}" != vm ] || [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing+=(debian-archive-keyring)
 [ ${#missing[@]} -gt 0 ] || exit 0
 mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
