@@ -38,6 +38,16 @@ func onMachine(t *testing.T, m *vmtest.Machine, script string) string {
 	return strings.TrimSpace(output)
 }
 
+// eventually waits as long as a machine takes that is emulated on a busy one.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(time.Second) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not come", what)
+		}
+	}
+}
+
 // TestVMServices keeps services running as units of a real systemd.
 func TestVMServices(t *testing.T) {
 	m := vmtest.Lab(t, 1)[0]
@@ -73,7 +83,7 @@ func TestVMServices(t *testing.T) {
 		Argv: []string{"/bin/sh", "-c", `printf '%s\n' "$1" "$ODD" "$PWD"; exec sleep 1000`, "sh", odd},
 	}
 	start(plain)
-	waitFor(t, "the log", func() bool {
+	eventually(t, "the log", func() bool {
 		log, err := h.ServiceLog(ctx, "plain", 3)
 		return err == nil && string(log) == odd+"\n"+odd+"\n/srv\n"
 	})
@@ -107,7 +117,7 @@ func TestVMServices(t *testing.T) {
 	if err := h.SignalService(ctx, "plain", syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "another life", func() bool { s := status("plain"); return s.Running && s.Restarts == 1 })
+	eventually(t, "another life", func() bool { s := status("plain"); return s.Running && s.Restarts == 1 })
 
 	t.Log("a plain service is kept")
 
@@ -117,7 +127,7 @@ func TestVMServices(t *testing.T) {
 		Name: "confined", Confine: &host.Confinement{Capabilities: []string{"CAP_NET_ADMIN"}, Writes: []string{"/run/confined"}},
 		Argv: []string{"/bin/sh", "-c", `grep CapBnd /proc/self/status; echo x >/run/confined/x && echo own; touch /etc/x || echo none; exec sleep 1000`},
 	})
-	waitFor(t, "the confined service", func() bool {
+	eventually(t, "the confined service", func() bool {
 		log, err := h.ServiceLog(ctx, "confined", 10)
 		return err == nil && strings.HasPrefix(string(log), "CapBnd:\t0000000000001000\nown\n") && strings.HasSuffix(string(log), "\nnone\n")
 	})
@@ -128,12 +138,12 @@ func TestVMServices(t *testing.T) {
 	if err := h.RestartService(ctx, "confined"); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the restart of what requires it", func() bool { s := status("needy"); return s.Running && s.PID != needy })
+	eventually(t, "the restart of what requires it", func() bool { s := status("needy"); return s.Running && s.PID != needy })
 	needy = status("needy").PID
 	if err := h.SignalService(ctx, "confined", syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the restart of what requires it, after an accident", func() bool { s := status("needy"); return s.Running && s.PID != needy })
+	eventually(t, "the restart of what requires it, after an accident", func() bool { s := status("needy"); return s.Running && s.PID != needy })
 
 	t.Log("services are confined, and follow each other")
 
