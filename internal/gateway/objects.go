@@ -94,7 +94,7 @@ listen %s
 }
 
 // serverSide takes connections of the other gateway, and of nobody else, to the
-// services. It looks up their addresses now and then rather than for each
+// services. It looks up their addresses before it listens and now and then, not for each
 // connection.
 func serverSide(spec Spec, keys certificates) side {
 	var text strings.Builder
@@ -117,7 +117,7 @@ frontend gateway
 		service := spec.Services[name]
 		fmt.Fprintf(&text, `
 backend %s
-    server service %s:%d resolvers cluster resolve-prefer ipv4 init-addr none
+    server service %s:%d resolvers cluster resolve-prefer ipv4 init-addr libc,none
 `, name, service.host(), service.Port)
 	}
 	return side{name: serverName, config: text.String(), authority: keys.authority, identity: keys.server, ports: []int{serverPort}}

@@ -19,7 +19,7 @@ import (
 const (
 	// settle is how long a connection has to stay open to count as carried: a
 	// gateway takes every connection and ends it when it leads nowhere.
-	settle = 500 * time.Millisecond
+	settle = 2 * time.Second
 	// tryTime bounds one try, tryPause is between two.
 	tryTime  = 5 * time.Second
 	tryPause = 300 * time.Millisecond
