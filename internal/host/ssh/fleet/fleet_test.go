@@ -220,6 +220,7 @@ func (f *fleet) run(b *testing.B, env []string, argv ...string) time.Duration {
 	start := time.Now()
 	output, err := f.controller.Run(b.Context(), host.Command{Argv: argv, Dir: f.dir, Env: env})
 	took := time.Since(start)
+	fmt.Printf("%s %s: %.1f s\n", filepath.Base(argv[0]), argv[1], took.Seconds()) // for who waits
 	if err != nil {
 		b.Fatalf("%v\n%s\n%s", err, output.Stdout, output.Stderr)
 	}
