@@ -64,6 +64,24 @@ func products() []product {
 				return b.debianImage(ctx, path, "haproxy", image{name: "localhost/haproxy:debian", path: "usr/sbin/haproxy", user: "65532:65532"})
 			},
 		},
+		{
+			name:   "knative-serving.yaml",
+			cold:   "a few seconds",
+			inputs: []string{"knative", "knative.go"},
+			build:  func(ctx context.Context, _ *builder, path string) error { return knativeManifest(ctx, path) },
+		},
+		{
+			name:   "knative-images-" + arch + ".tar",
+			cold:   "about 6 minutes",
+			inputs: []string{"knative", "knative.go"},
+			build: func(ctx context.Context, b *builder, path string) error {
+				var images []image
+				for _, program := range knativePrograms {
+					images = append(images, image{name: knativeImage(program), pkg: knativeServing + program, path: "ko-app/" + program, user: "65532:65532"})
+				}
+				return b.images(ctx, "knative", path, images)
+			},
+		},
 	}
 }
 
