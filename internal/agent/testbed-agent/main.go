@@ -18,6 +18,7 @@ import (
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/function/server"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/k3s/sweep"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/knative/ingress"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/link/probe"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/link/shape"
 	nebula "github.com/terraform-testbed/terraform-provider-testbed/internal/nebula/daemon"
@@ -30,6 +31,7 @@ type command func(ctx context.Context, args []string) error
 func commands() map[string]command {
 	return map[string]command{
 		"cleanup":   cleanup.Command,
+		"ingress":   ingress.Command,
 		"init":      supervisor.Init,
 		"function":  server.Run,
 		"k3s-sweep": sweep.Command,

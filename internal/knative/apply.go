@@ -1,0 +1,150 @@
+package knative
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/k3s"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/workload"
+)
+
+// Apply makes Knative run on the cluster as the spec and a release's manifest
+// say, and waits until it is ready. Archives are image tarballs on this
+// machine, which are loaded into the node when it lacks an image.
+func Apply(ctx context.Context, cluster *kube.Client, spec Spec, release []byte, archives []string) error {
+	if err := spec.validate(); err != nil {
+		return err
+	}
+	m, err := spec.read(release)
+	if err != nil {
+		return err
+	}
+	if err := checkCluster(ctx, cluster, m.version); err != nil {
+		return err
+	}
+	if err := loadImages(ctx, cluster, m.images(), archives); err != nil {
+		return err
+	}
+	if err := cluster.Apply(ctx, m.kinds...); err != nil {
+		return err
+	}
+	for _, kind := range m.kinds {
+		if _, err := cluster.Wait(ctx, kube.RefOf(kind), "established", established); err != nil {
+			return err
+		}
+	}
+	if err := cluster.Apply(ctx, append(m.rest, m.deployments...)...); err != nil {
+		return err
+	}
+	if err := applyIngress(ctx, cluster, spec); err != nil {
+		return err
+	}
+	for _, deployment := range m.deployments {
+		if err := workload.AwaitAvailable(ctx, cluster, Namespace, deployment.GetName(), nil); err != nil {
+			return err
+		}
+	}
+	return awaitWebhook(ctx, cluster)
+}
+
+// checkCluster refuses a cluster that is too old, and an upgrade that skips a
+// release.
+func checkCluster(ctx context.Context, cluster *kube.Client, version string) error {
+	text, err := cluster.Raw(ctx, "/version")
+	if err != nil {
+		return err
+	}
+	var kubernetes struct{ Minor, GitVersion string }
+	if err := json.Unmarshal(text, &kubernetes); err != nil {
+		return fmt.Errorf("read the version of %s: %w", cluster.URL(), err)
+	}
+	if number, _ := strconv.Atoi(strings.TrimRight(kubernetes.Minor, "+")); number < leastKubernetes {
+		return &OldKubernetesError{kubernetes.GitVersion}
+	}
+	controller, err := cluster.Get(ctx, workload.Ref(Namespace, "controller"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return checkUpgrade(controller.GetLabels()[versionLabel], version)
+}
+
+// awaitWebhook waits until the webhook has put its certificate where the API
+// server reads it; before that every function is refused.
+func awaitWebhook(ctx context.Context, cluster *kube.Client) error {
+	const group = "admissionregistration.k8s.io/v1"
+	for _, webhook := range []kube.Ref{
+		{APIVersion: group, Kind: "ValidatingWebhookConfiguration", Name: "validation.webhook.serving.knative.dev"},
+		{APIVersion: group, Kind: "MutatingWebhookConfiguration", Name: "webhook.serving.knative.dev"},
+		{APIVersion: group, Kind: "ValidatingWebhookConfiguration", Name: "config.webhook.serving.knative.dev"},
+	} {
+		_, err := cluster.Wait(ctx, webhook, "certified", func(object *unstructured.Unstructured) (bool, string) {
+			hooks, _, _ := unstructured.NestedSlice(object.Object, "webhooks")
+			for _, hook := range hooks {
+				h, _ := hook.(map[string]any)
+				if bundle, _, _ := unstructured.NestedString(h, "clientConfig", "caBundle"); bundle == "" {
+					return false, "it has no certificate yet"
+				}
+			}
+			return true, ""
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func established(kind *unstructured.Unstructured) (ok bool, why string) {
+	conditions, _, _ := unstructured.NestedSlice(kind.Object, "status", "conditions")
+	for _, entry := range conditions {
+		if c, ok := entry.(map[string]any); ok && c["type"] == "Established" {
+			return c["status"] == "True", fmt.Sprint(c["message"])
+		}
+	}
+	return false, "the API server has not taken it up"
+}
+
+// loadImages loads the archives when the node lacks an image.
+func loadImages(ctx context.Context, cluster *kube.Client, images, archives []string) error {
+	if len(archives) == 0 {
+		return nil
+	}
+	node := cluster.Host()
+	if node == nil {
+		return fmt.Errorf("load images into %s: only a k3s cluster's node takes image archives; push them to a registry that the cluster reaches", cluster.URL())
+	}
+	complete := true
+	for _, image := range images {
+		present, err := k3s.ImagePresent(ctx, node, image)
+		if err != nil {
+			return err
+		}
+		complete = complete && present
+	}
+	if complete {
+		return nil
+	}
+	for _, archive := range archives {
+		file, err := os.Open(archive)
+		if err != nil {
+			return fmt.Errorf("load images: %w", err)
+		}
+		err = errors.Join(k3s.LoadImage(ctx, node, file), file.Close())
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

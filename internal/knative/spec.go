@@ -1,0 +1,122 @@
+// Package knative runs Knative Serving on a cluster, trimmed for an edge node:
+// one replica of each part, no autoscaling of the control plane itself, small
+// requests, and an ingress without Envoy.
+//
+// What is installed is a release's manifest, which Spec changes where the
+// experiment needs it. A cluster has one Knative, in its own namespace.
+package knative
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
+)
+
+// Namespace is where Knative's programs and settings live.
+const Namespace = "knative-serving"
+
+// DefaultVersion is the release of Knative Serving, by the version of its
+// module, that is installed unless told otherwise. It is Knative 1.23.
+const DefaultVersion = "v0.50.0"
+
+// leastKubernetes is the oldest minor version of Kubernetes 1 that Knative's
+// programs start on.
+const leastKubernetes = 34
+
+// Ingresses lists what routes requests to functions: the testbed's own ingress,
+// the Traefik of k3s, or one that somebody else runs.
+var Ingresses = []string{"built-in", "traefik", "none"}
+
+// Spec describes Knative Serving on one cluster.
+type Spec struct {
+	Ingress string // one of Ingresses
+	Class   string // ingress class of a foreign ingress; follows from Ingress otherwise
+	Domain  string // of the routes that callers outside the cluster see
+
+	ScaleToZero          bool
+	GracePeriod          time.Duration // before the last pod goes
+	StableWindow         time.Duration // that the autoscaler averages over
+	TargetBurstCapacity  int           // -1 keeps the activator in the path always, 0 takes it out once a pod runs
+	ContainerConcurrency int           // of functions that do not say theirs; 0 is unlimited
+
+	CPU, Memory string // requested by each program of the control plane
+}
+
+// Status is Knative as it is on its cluster.
+type Status struct {
+	Spec
+	Version string // of the installed release, for example "0.50.0"
+
+	// Where the built-in ingress is reached. Zero without it.
+	NodeIP    string
+	NodePort  int
+	ClusterIP string
+}
+
+// validate reports what the API server would take and Knative not.
+func (s Spec) validate() error {
+	switch {
+	case !slices.Contains(Ingresses, s.Ingress):
+		return fmt.Errorf("the ingress is %q; it must be one of %q", s.Ingress, Ingresses)
+	case s.Ingress == "none" && s.Class == "":
+		return errors.New("without an ingress of its own, Knative needs the class of the one that is there")
+	case s.GracePeriod < 0 || s.StableWindow < 6*time.Second || s.StableWindow > time.Hour:
+		return fmt.Errorf("the stable window is %s and the grace period %s; they must be 6s to 1h and not negative", s.StableWindow, s.GracePeriod)
+	case s.TargetBurstCapacity < -1:
+		return fmt.Errorf("the target burst capacity is %d; it must be -1 or more", s.TargetBurstCapacity)
+	}
+	return nil
+}
+
+// UpgradeError says that an upgrade would leave a minor release out.
+type UpgradeError struct{ From, To string }
+
+func (e *UpgradeError) Error() string {
+	return fmt.Sprintf("Knative %s is installed and %s is %s; a minor release may not be skipped, since each migrates what the one before stored", e.From, e.To, e.direction())
+}
+
+func (e *UpgradeError) direction() string {
+	if minor(e.To) < minor(e.From) {
+		return "older"
+	}
+	return "more than one minor release newer"
+}
+
+// checkUpgrade refuses a way from one version to another that Knative does not
+// support. Versions are "0.50.0", with or without a "v".
+func checkUpgrade(from, to string) error {
+	if from == "" || to == "" {
+		return nil
+	}
+	if step := minor(to) - minor(from); step < 0 || step > 1 {
+		return &UpgradeError{from, to}
+	}
+	return nil
+}
+
+func minor(version string) int {
+	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	if len(parts) < 2 {
+		return 0
+	}
+	number, _ := strconv.Atoi(parts[1])
+	return number
+}
+
+// OldKubernetesError says that a cluster is too old.
+type OldKubernetesError struct{ Version string }
+
+func (e *OldKubernetesError) Error() string {
+	return fmt.Sprintf("the cluster runs Kubernetes %s and Knative needs 1.%d or newer", e.Version, leastKubernetes)
+}
+
+func ref(apiVersion, kind, name string) kube.Ref {
+	return kube.Ref{APIVersion: apiVersion, Kind: kind, Namespace: Namespace, Name: name}
+}
+
+func settings(name string) kube.Ref { return ref("v1", "ConfigMap", "config-"+name) }
