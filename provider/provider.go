@@ -152,6 +152,7 @@ func (p *testbedProvider) Resources(context.Context) []func() resource.Resource 
 		newFunctionResource,
 		newGatewayPairResource,
 		newK3sClusterResource,
+		newKnativeResource,
 		newNebulaCAResource,
 		newNebulaLighthouseResource,
 		newNebulaNodeResource,

@@ -21,8 +21,14 @@ import (
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/workload"
 )
 
-// Runtimes lists how a function can be run.
-var Runtimes = []string{"deployment"}
+// How a function can be run.
+const (
+	Deployment = "deployment"
+	Knative    = "knative"
+)
+
+// Runtimes lists how a function can be run, the default first.
+var Runtimes = []string{Deployment, Knative}
 
 // Builtins lists the functions that the testbed's agent serves.
 var Builtins = []string{"hello-world", "payload-echo", "payload-recv"}
@@ -44,8 +50,10 @@ type Spec struct {
 	Image           string
 	Args            []string
 	Env             map[string]string
-	Port            int // of the container and of the Service
-	Replicas        int
+	Runtime         string            // one of Runtimes
+	Port            int               // of the container, and of the Service of a Deployment
+	Replicas        int               // of a Deployment
+	Scale           *Scale            // of a Knative service
 	NodePort        int               // chosen by the cluster when 0
 	Underlay        string            // further address of the node at which the node port has to answer, optional
 	Requests        map[string]string // Kubernetes quantities by resource
@@ -55,18 +63,27 @@ type Spec struct {
 // Status is a function as it is in the cluster.
 type Status struct {
 	Spec      Spec
-	ClusterIP string
+	ClusterIP string // of the Service of a Deployment, or of a revision's pods
 	NodeIP    string
+	Routes    *Routes // of a Knative service
+}
+
+// servicePort is the port of the function's Services.
+func (s Spec) servicePort() int {
+	if s.Runtime == Knative {
+		return knativePort
+	}
+	return s.Port
 }
 
 // Host is the DNS name of the function inside its cluster.
 func (s Spec) Host() string { return s.Name + "." + s.Namespace + ".svc.cluster.local" }
 
 // URL is where pods of the cluster call the function by name.
-func (s Status) URL() string { return httpURL(s.Spec.Host(), s.Spec.Port) }
+func (s Status) URL() string { return httpURL(s.Spec.Host(), s.Spec.servicePort()) }
 
 // ClusterIPURL is where pods of the cluster call the function without DNS.
-func (s Status) ClusterIPURL() string { return httpURL(s.ClusterIP, s.Spec.Port) }
+func (s Status) ClusterIPURL() string { return httpURL(s.ClusterIP, s.Spec.servicePort()) }
 
 // NodePortURL is where others call the function, at its node.
 func (s Status) NodePortURL() string { return httpURL(s.NodeIP, s.Spec.NodePort) }
@@ -98,6 +115,9 @@ func Apply(ctx context.Context, cluster *kube.Client, spec Spec) error {
 		if image, err = LoadAgent(ctx, cluster); err != nil {
 			return err
 		}
+	}
+	if spec.Runtime == Knative {
+		return applyKnative(ctx, cluster, spec, image)
 	}
 	if err := cluster.Apply(ctx, spec.deployment(image), spec.service()); err != nil {
 		return err
@@ -250,6 +270,8 @@ func Observe(ctx context.Context, cluster *kube.Client, namespace, name string) 
 		}
 	} else if !errors.Is(noDeployment, fs.ErrNotExist) {
 		return Status{}, noDeployment
+	} else if status, err := observeKnative(ctx, cluster, namespace, name); !errors.Is(err, fs.ErrNotExist) {
+		return status, err
 	}
 	service, noService := cluster.Get(ctx, serviceRef(namespace, name))
 	if noService == nil {
@@ -287,30 +309,40 @@ func parseDeployment(deployment *unstructured.Unstructured) (Spec, error) {
 		Namespace: deployment.GetNamespace(),
 		Name:      deployment.GetName(),
 		Builtin:   deployment.GetAnnotations()[builtinAnnotation],
+		Runtime:   Deployment,
 		Replicas:  int(replicas),
 	}
-	spec.Image, _, _ = unstructured.NestedString(container, "image")
-	spec.Args, _, _ = unstructured.NestedStringSlice(container, "args")
-	if spec.Builtin != "" {
-		spec.Image, spec.Args = "", nil
+	spec.readContainer(container)
+	return spec, nil
+}
+
+// readContainer reads what every runtime's container says.
+func (s *Spec) readContainer(container map[string]any) {
+	s.Image, _, _ = unstructured.NestedString(container, "image")
+	s.Args, _, _ = unstructured.NestedStringSlice(container, "args")
+	if s.Builtin != "" {
+		s.Image, s.Args = "", nil
 	}
 	env, _, _ := unstructured.NestedSlice(container, "env")
 	for _, entry := range env {
 		variable, _ := entry.(map[string]any)
 		name, _ := variable["name"].(string)
 		value, _ := variable["value"].(string)
-		if spec.Env == nil {
-			spec.Env = map[string]string{}
+		if s.Env == nil {
+			s.Env = map[string]string{}
 		}
-		spec.Env[name] = value
+		s.Env[name] = value
 	}
-	spec.Requests, _, _ = unstructured.NestedStringMap(container, "resources", "requests")
-	spec.Limits, _, _ = unstructured.NestedStringMap(container, "resources", "limits")
-	return spec, nil
+	s.Requests, _, _ = unstructured.NestedStringMap(container, "resources", "requests")
+	s.Limits, _, _ = unstructured.NestedStringMap(container, "resources", "limits")
 }
 
 // Remove removes a function and waits until its pods are gone.
 func Remove(ctx context.Context, cluster *kube.Client, namespace, name string) error {
+	// The one of Knative first: the Service of the function's name is its own.
+	if err := cluster.Delete(ctx, knativeRef(namespace, name), podsRef(namespace, name)); err != nil {
+		return err
+	}
 	if err := cluster.Delete(ctx, serviceRef(namespace, name), deploymentRef(namespace, name)); err != nil {
 		return err
 	}

@@ -20,9 +20,15 @@ import (
 // Namespace is where Knative's programs and settings live.
 const Namespace = "knative-serving"
 
-// DefaultVersion is the release of Knative Serving, by the version of its
-// module, that is installed unless told otherwise. It is Knative 1.23.
-const DefaultVersion = "v0.50.0"
+// DefaultRelease is the release of Knative that is installed unless told
+// otherwise. Its programs have the version 0.50.0.
+const DefaultRelease = "1.23.0"
+
+// DefaultManifests returns the URLs of that release's manifests.
+func DefaultManifests() []string {
+	const folder = "https://github.com/knative/serving/releases/download/knative-v" + DefaultRelease + "/"
+	return []string{folder + "serving-crds.yaml", folder + "serving-core.yaml"}
+}
 
 // leastKubernetes is the oldest minor version of Kubernetes 1 that Knative's
 // programs start on.
