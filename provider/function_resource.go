@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,7 @@ import (
 var (
 	_ resource.ResourceWithConfigure        = (*functionResource)(nil)
 	_ resource.ResourceWithConfigValidators = (*functionResource)(nil)
+	_ resource.ResourceWithValidateConfig   = (*functionResource)(nil)
 	_ resource.ResourceWithModifyPlan       = (*functionResource)(nil)
 	_ resource.ResourceWithImportState      = (*functionResource)(nil)
 )
@@ -58,6 +60,7 @@ type functionModel struct {
 	Runtime      types.String        `tfsdk:"runtime"`
 	Port         types.Int64         `tfsdk:"port"`
 	Replicas     types.Int64         `tfsdk:"replicas"`
+	Scale        *scaleModel         `tfsdk:"scale"`
 	NodePort     types.Int64         `tfsdk:"node_port"`
 	Underlay     iptypes.IPv4Address `tfsdk:"underlay"`
 	Resources    *resourcesModel     `tfsdk:"resources"`
@@ -68,6 +71,61 @@ type functionModel struct {
 	ClusterIPURL types.String        `tfsdk:"cluster_ip_url"`
 	NodePortURL  types.String        `tfsdk:"node_port_url"`
 	UnderlayURL  types.String        `tfsdk:"underlay_url"`
+	Host         types.String        `tfsdk:"host"`
+	Revision     types.String        `tfsdk:"revision"`
+	Private      types.String        `tfsdk:"private_service"`
+}
+
+// scaleModel is the scale of a Knative function.
+type scaleModel struct {
+	Min                 types.Int64 `tfsdk:"min"`
+	Max                 types.Int64 `tfsdk:"max"`
+	Initial             types.Int64 `tfsdk:"initial"`
+	Concurrency         types.Int64 `tfsdk:"concurrency"`
+	TargetBurstCapacity types.Int64 `tfsdk:"target_burst_capacity"`
+}
+
+// scale returns the scale of a Knative function, one pod always where nothing
+// is said, so that a measurement holds no cold start unless it is wanted.
+func (m *scaleModel) scale() *function.Scale {
+	scale := &function.Scale{Min: 1, Max: 1, Initial: 1}
+	if m == nil {
+		return scale
+	}
+	for value, into := range map[*types.Int64]*int{&m.Min: &scale.Min, &m.Max: &scale.Max, &m.Initial: &scale.Initial, &m.Concurrency: &scale.Concurrency} {
+		if !value.IsNull() {
+			*into = int(value.ValueInt64())
+		}
+	}
+	if m.Initial.IsNull() && scale.Min > 1 {
+		scale.Initial = scale.Min
+	}
+	if !m.TargetBurstCapacity.IsNull() {
+		scale.TargetBurstCapacity = new(int(m.TargetBurstCapacity.ValueInt64()))
+	}
+	return scale
+}
+
+// set takes over what differs from what the model stands for.
+func (m *scaleModel) set(found *function.Scale) {
+	wanted := m.scale()
+	for _, field := range []struct {
+		into        *types.Int64
+		want, found int
+	}{
+		{&m.Min, wanted.Min, found.Min}, {&m.Max, wanted.Max, found.Max},
+		{&m.Initial, wanted.Initial, found.Initial}, {&m.Concurrency, wanted.Concurrency, found.Concurrency},
+	} {
+		if field.want != field.found {
+			*field.into = types.Int64Value(int64(field.found))
+		}
+	}
+	switch {
+	case found.TargetBurstCapacity == nil:
+		m.TargetBurstCapacity = types.Int64Null()
+	default:
+		m.TargetBurstCapacity = types.Int64Value(int64(*found.TargetBurstCapacity))
+	}
 }
 
 type resourcesModel struct {
@@ -83,10 +141,14 @@ func (m *functionModel) spec() function.Spec {
 		Image:     m.Image.ValueString(),
 		Args:      stringList(m.Args),
 		Env:       stringMap(m.Env),
+		Runtime:   m.Runtime.ValueString(),
 		Port:      int(m.Port.ValueInt64()),
 		Replicas:  int(m.Replicas.ValueInt64()),
 		NodePort:  int(m.NodePort.ValueInt64()),
 		Underlay:  m.Underlay.ValueString(),
+	}
+	if spec.Runtime == function.Knative {
+		spec.Scale = m.Scale.scale()
 	}
 	if m.Resources != nil {
 		spec.Requests, spec.Limits = stringMap(m.Resources.Requests), stringMap(m.Resources.Limits)
@@ -116,9 +178,9 @@ func (m *functionModel) set(status function.Status) {
 		m.Args, _ = types.ListValueFrom(context.Background(), types.StringType, spec.Args) // strings always convert
 	}
 	m.Env = mapValue(m.Env, spec.Env, maps.Equal)
-	m.Runtime = types.StringValue(function.Runtimes[0])
+	m.Runtime = types.StringValue(cmp.Or(spec.Runtime, function.Deployment))
 	m.Port = types.Int64Value(int64(spec.Port))
-	m.Replicas = types.Int64Value(int64(spec.Replicas))
+	m.setScale(spec)
 	m.NodePort = types.Int64Null()
 	if spec.NodePort != 0 {
 		m.NodePort = types.Int64Value(int64(spec.NodePort))
@@ -135,6 +197,26 @@ func (m *functionModel) set(status function.Status) {
 	m.ClusterIPURL = types.StringValue(status.ClusterIPURL())
 	m.NodePortURL = types.StringValue(status.NodePortURL())
 	m.UnderlayURL = textOrNull(status.UnderlayURL())
+	m.Host, m.Revision, m.Private = types.StringNull(), types.StringNull(), types.StringNull()
+	if routes := status.Routes; routes != nil {
+		m.Host, m.Revision, m.Private = textOrNull(routes.Host), textOrNull(routes.Revision), textOrNull(routes.PrivateService)
+	}
+}
+
+// setScale sets how many pods there are, which Knative decides from a scale.
+func (m *functionModel) setScale(spec function.Spec) {
+	if spec.Scale == nil {
+		m.Replicas = types.Int64Value(int64(spec.Replicas))
+		return
+	}
+	scale := m.Scale
+	if scale == nil {
+		scale = &scaleModel{}
+	}
+	scale.set(spec.Scale)
+	if *scale != (scaleModel{}) {
+		m.Scale = scale
+	}
 }
 
 func textOrNull(text string) types.String {
@@ -183,21 +265,48 @@ func (r *functionResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 				Computed:            true,
 				Default:             stringdefault.StaticString(function.Runtimes[0]),
 				Validators:          []validator.String{stringvalidator.OneOf(function.Runtimes...)},
-				MarkdownDescription: "How the function is run: `" + strings.Join(function.Runtimes, "`, `") + "`; `deployment` by default.",
+				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
+				MarkdownDescription: "How the function is run: `" + strings.Join(function.Runtimes, "`, `") + "`; `deployment` by default. A `knative` function needs a `testbed_knative` on its cluster.",
 			},
 			"port": schema.Int64Attribute{
 				Optional:            true,
 				Computed:            true,
 				Default:             int64default.StaticInt64(function.DefaultPort),
 				Validators:          portRange,
-				MarkdownDescription: fmt.Sprintf("Port of the container and of the Service; %d by default.", function.DefaultPort),
+				MarkdownDescription: fmt.Sprintf("Port of the container, and of the Service of a Deployment; %d by default. The Services of Knative have port 80.", function.DefaultPort),
 			},
 			"replicas": schema.Int64Attribute{
 				Optional:            true,
 				Computed:            true,
 				Default:             int64default.StaticInt64(1),
 				Validators:          []validator.Int64{int64validator.AtLeast(1)},
-				MarkdownDescription: "Number of pods; 1 by default.",
+				MarkdownDescription: "Number of pods of a Deployment; 1 by default.",
+			},
+			"scale": schema.SingleNestedAttribute{
+				Optional:            true,
+				MarkdownDescription: "Number of pods of a Knative function, which has exactly one by default, so that no cold start is measured unless it is wanted.",
+				Attributes: map[string]schema.Attribute{
+					"min": schema.Int64Attribute{
+						Optional: true, Validators: []validator.Int64{int64validator.AtLeast(0)},
+						MarkdownDescription: "Least number; 0 lets the last pod go when nobody calls. 1 by default.",
+					},
+					"max": schema.Int64Attribute{
+						Optional: true, Validators: []validator.Int64{int64validator.AtLeast(0)},
+						MarkdownDescription: "Largest number, 0 for no limit; 1 by default.",
+					},
+					"initial": schema.Int64Attribute{
+						Optional: true, Validators: []validator.Int64{int64validator.AtLeast(1)},
+						MarkdownDescription: "Pods that a new revision starts with before it answers; `min`, or 1, by default.",
+					},
+					"concurrency": schema.Int64Attribute{
+						Optional: true, Validators: []validator.Int64{int64validator.Between(0, 1000)},
+						MarkdownDescription: "Requests at once in one pod, 0 for no limit; 0 by default.",
+					},
+					"target_burst_capacity": schema.Int64Attribute{
+						Optional: true, Validators: []validator.Int64{int64validator.AtLeast(-1)},
+						MarkdownDescription: "When the activator leaves the path: `-1` never, `0` once a pod runs; that of the `testbed_knative` by default.",
+					},
+				},
 			},
 			"node_port": schema.Int64Attribute{
 				Optional:            true,
@@ -248,12 +357,25 @@ func (r *functionResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 			"cluster_ip_url": schema.StringAttribute{
 				Computed:            true,
 				PlanModifiers:       keep,
-				MarkdownDescription: "URL by the Service's address, for pods of the cluster that must not ask DNS.",
+				MarkdownDescription: "URL by the Service's address, for pods of the cluster that must not ask DNS. That of a Knative function leads to its pods, past ingress and activator.",
 			},
 			"node_port_url": schema.StringAttribute{
 				Computed:            true,
 				PlanModifiers:       keep,
-				MarkdownDescription: "URL by the node's address, for clients in other clusters.",
+				MarkdownDescription: "URL by the node's address, for clients in other clusters. That of a Knative function leads to its pods, past ingress and activator.",
+			},
+			"host": schema.StringAttribute{
+				Computed:            true,
+				PlanModifiers:       keep,
+				MarkdownDescription: "Host by which callers outside the cluster ask the ingress for a Knative function; null otherwise.",
+			},
+			"revision": schema.StringAttribute{
+				Computed:            true,
+				MarkdownDescription: "Revision of a Knative function that answers now; null otherwise.",
+			},
+			"private_service": schema.StringAttribute{
+				Computed:            true,
+				MarkdownDescription: "DNS name of the Service that leads to the pods of that revision, `REVISION-private`; null otherwise.",
 			},
 			"underlay_url": schema.StringAttribute{
 				Computed:            true,
@@ -270,6 +392,28 @@ func (r *functionResource) Configure(_ context.Context, req resource.ConfigureRe
 
 func (r *functionResource) ConfigValidators(context.Context) []resource.ConfigValidator {
 	return []resource.ConfigValidator{resourcevalidator.ExactlyOneOf(path.MatchRoot("builtin"), path.MatchRoot("image"))}
+}
+
+// ValidateConfig refuses what the other runtime would need.
+func (r *functionResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
+	var model functionModel
+	resp.Diagnostics.Append(req.Config.Get(ctx, &model)...)
+	if resp.Diagnostics.HasError() || model.Runtime.IsUnknown() {
+		return
+	}
+	knative := model.Runtime.ValueString() == function.Knative
+	if knative && !model.Replicas.IsNull() {
+		resp.Diagnostics.AddAttributeError(path.Root("replicas"), "Invalid Replicas", "Knative decides how many pods there are. Say how with scale, for example scale = { min = 2, max = 2 }.")
+	}
+	if model.Scale == nil {
+		return
+	}
+	if !knative {
+		resp.Diagnostics.AddAttributeError(path.Root("scale"), "Invalid Scale", "A Deployment has a fixed number of pods. Use replicas, or runtime = \"knative\".")
+	}
+	if scale := model.Scale.scale(); !model.Scale.Min.IsUnknown() && !model.Scale.Max.IsUnknown() && scale.Max != 0 && scale.Max < scale.Min {
+		resp.Diagnostics.AddAttributeError(path.Root("scale"), "Invalid Scale", fmt.Sprintf("The largest number of pods is %d and the least %d. Set max to %d or more, or to 0 for no limit.", scale.Max, scale.Min, scale.Min))
+	}
 }
 
 // ModifyPlan says that the URLs change with the ports.
