@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strconv"
 	"strings"
 
@@ -31,7 +30,7 @@ func Apply(ctx context.Context, cluster *kube.Client, spec Spec, release []byte,
 	if err := checkCluster(ctx, cluster, m.version); err != nil {
 		return err
 	}
-	if err := loadImages(ctx, cluster, m.images(), archives); err != nil {
+	if err := k3s.LoadArchives(ctx, cluster, m.images(), archives); err != nil {
 		return err
 	}
 	if err := cluster.Apply(ctx, m.kinds...); err != nil {
@@ -114,37 +113,4 @@ func established(kind *unstructured.Unstructured) (ok bool, why string) {
 		}
 	}
 	return false, "the API server has not taken it up"
-}
-
-// loadImages loads the archives when the node lacks an image.
-func loadImages(ctx context.Context, cluster *kube.Client, images, archives []string) error {
-	if len(archives) == 0 {
-		return nil
-	}
-	node := cluster.Host()
-	if node == nil {
-		return fmt.Errorf("load images into %s: only a k3s cluster's node takes image archives; push them to a registry that the cluster reaches", cluster.URL())
-	}
-	complete := true
-	for _, image := range images {
-		present, err := k3s.ImagePresent(ctx, node, image)
-		if err != nil {
-			return err
-		}
-		complete = complete && present
-	}
-	if complete {
-		return nil
-	}
-	for _, archive := range archives {
-		file, err := os.Open(archive)
-		if err != nil {
-			return fmt.Errorf("load images: %w", err)
-		}
-		err = errors.Join(k3s.LoadImage(ctx, node, file), file.Close())
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
