@@ -47,7 +47,7 @@ func Remove(ctx context.Context, cluster *kube.Client) error {
 	}
 	// Nobody heeds the finalizers of what is left.
 	for _, kind := range kinds {
-		if err := release(ctx, cluster, kind); err != nil {
+		if err := letGo(ctx, cluster, kind); err != nil {
 			return err
 		}
 	}
@@ -108,7 +108,7 @@ func removeFunctions(ctx context.Context, cluster *kube.Client, kinds []kind) er
 			err = cluster.Delete(patient, refs...)
 		}
 		if err != nil && ctx.Err() == nil && patient.Err() != nil {
-			return nil // it does not do it; release does
+			return nil // it does not do it; letGo does
 		}
 		if err != nil {
 			return err
@@ -132,8 +132,8 @@ func (k kind) objects(ctx context.Context, cluster *kube.Client) ([]kube.Ref, er
 	return refs, nil
 }
 
-// release lets go of the objects of a kind.
-func release(ctx context.Context, cluster *kube.Client, k kind) error {
+// letGo removes the finalizers of the objects of a kind.
+func letGo(ctx context.Context, cluster *kube.Client, k kind) error {
 	refs, err := k.objects(ctx, cluster)
 	if err != nil {
 		return err
