@@ -128,7 +128,8 @@ resource "testbed_function" "hello" {
 			},
 			{
 				ResourceName: resourceName, ImportState: true, ImportStateId: "k3s+local://edge", ImportStateVerify: true,
-				ImportStateVerifyIgnore: []string{"manifests", "airgap_images", "timeouts"},
+				// A duration may be written in several ways.
+				ImportStateVerifyIgnore: []string{"manifests", "airgap_images", "timeouts", "stable_window"},
 			},
 			{
 				ResourceName: hello, ImportState: true, ImportStateId: "k3s+local://edge/default/hello-world", ImportStateVerify: true,
