@@ -125,11 +125,16 @@ func Apply(ctx context.Context, cluster *kube.Client, spec Spec) error {
 	if err := workload.AwaitAvailable(ctx, cluster, spec.Namespace, spec.Name, nil); err != nil {
 		return err
 	}
+	return awaitPort(ctx, cluster, spec)
+}
+
+// awaitPort waits until the function's node port answers, which leads to a pod
+// a moment after the pod is available.
+func awaitPort(ctx context.Context, cluster *kube.Client, spec Spec) error {
 	status, err := Observe(ctx, cluster, spec.Namespace, spec.Name)
 	if err != nil {
 		return err
 	}
-	// The node port leads to a pod a moment after the pod is available.
 	port := strconv.Itoa(status.Spec.NodePort)
 	if err := workload.AwaitPort(ctx, cluster, net.JoinHostPort(status.NodeIP, port)); err != nil || spec.Underlay == "" {
 		return err

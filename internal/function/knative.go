@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/url"
 	"strconv"
 	"time"
@@ -71,11 +70,7 @@ func applyKnative(ctx context.Context, cluster *kube.Client, spec Spec, image st
 	if spec.Scale.Min == 0 {
 		return nil // its pods may be gone already
 	}
-	status, err := Observe(ctx, cluster, spec.Namespace, spec.Name)
-	if err != nil {
-		return err
-	}
-	return workload.AwaitPort(ctx, cluster, net.JoinHostPort(status.NodeIP, strconv.Itoa(status.Spec.NodePort)))
+	return awaitPort(ctx, cluster, spec)
 }
 
 // explainKnative adds what the revision's pods lack.
