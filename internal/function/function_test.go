@@ -27,10 +27,10 @@ func TestRender(t *testing.T) {
 		spec  Spec
 		image string
 	}{
-		"builtin.yaml": {Spec{Namespace: "default", Name: "hello", Builtin: "hello-world", Port: DefaultPort, Replicas: 1}, "testbed.local/agent:0123456789ab"},
+		"builtin.yaml": {Spec{Namespace: "default", Name: "hello", Builtin: "hello-world", Runtime: Deployment, Port: DefaultPort, Replicas: 1}, "testbed.local/agent:0123456789ab"},
 		"image.yaml": {Spec{
 			Namespace: "apps", Name: "web", Image: "registry.example/web:1", Args: []string{"-v"}, Env: map[string]string{"B": "2", "A": "1"},
-			Port: 80, Replicas: 3, NodePort: 30080,
+			Runtime: Deployment, Port: 80, Replicas: 3, NodePort: 30080,
 			Requests: map[string]string{"cpu": "100m"}, Limits: map[string]string{"memory": "64Mi"},
 		}, "registry.example/web:1"},
 	} {
