@@ -209,6 +209,9 @@ func (m *functionModel) setScale(spec function.Spec) {
 		m.Replicas = types.Int64Value(int64(spec.Replicas))
 		return
 	}
+	if m.Replicas.IsNull() {
+		m.Replicas = types.Int64Value(1) // the default, which says nothing of a Knative function
+	}
 	scale := m.Scale
 	if scale == nil {
 		scale = &scaleModel{}
