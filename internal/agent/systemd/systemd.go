@@ -131,7 +131,7 @@ func (m Manager) Log(service string, lines int) ([]byte, error) {
 	if _, err := m.own(service); err != nil {
 		return nil, err
 	}
-	return m.Run("journalctl", "--unit", unitName(service), "--lines", strconv.Itoa(lines), "--output", "cat", "--no-pager", "--quiet")
+	return m.Run("journalctl", "_SYSTEMD_UNIT="+unitName(service), "--lines", strconv.Itoa(lines), "--output", "cat", "--no-pager", "--quiet")
 }
 
 // Status returns the state of a service.
