@@ -42,7 +42,7 @@ func benchmarkExpectAttribute() schema.MapNestedAttribute {
 	number := func(about string, least float64) schema.Float64Attribute {
 		return schema.Float64Attribute{Optional: true, MarkdownDescription: about, Validators: []validator.Float64{float64validator.AtLeast(least)}}
 	}
-	const any = -1e12 // a difference of times may be below zero
+	const least = -1e12 // a difference of times may be below zero
 	return schema.MapNestedAttribute{
 		Optional: true,
 		MarkdownDescription: "Hypotheses, by a name of your choice. Each is about the cells that its first four attributes leave, and holds when the 95 % interval of every one of them is within all bounds as a whole; " +
@@ -56,8 +56,8 @@ func benchmarkExpectAttribute() schema.MapNestedAttribute {
 			"arm":                  name("Arm"),
 			"max_overhead_percent": number("How much longer the arm may take than the baseline, in percent of the baseline's median; `0` says at most as long.", -100),
 			"min_overhead_percent": number("How much longer the arm has to take, in percent of the baseline's median: an effect that is to be found.", -100),
-			"max_overhead_ms":      number("How much longer the arm may take than the baseline, as a difference of medians in milliseconds.", any),
-			"min_overhead_ms":      number("How much longer the arm has to take, as a difference of medians in milliseconds.", any),
+			"max_overhead_ms":      number("How much longer the arm may take than the baseline, as a difference of medians in milliseconds.", least),
+			"min_overhead_ms":      number("How much longer the arm has to take, as a difference of medians in milliseconds.", least),
 			"max_median_ms":        number("How long the median may be, in milliseconds.", 0),
 			"max_p99_ms":           number("How long the 99th percentile may be, in milliseconds; it needs 1000 requests.", 0),
 		}},

@@ -120,10 +120,8 @@ func (m *scaleModel) set(found *function.Scale) {
 			*field.into = types.Int64Value(int64(field.found))
 		}
 	}
-	switch {
-	case found.TargetBurstCapacity == nil:
-		m.TargetBurstCapacity = types.Int64Null()
-	default:
+	m.TargetBurstCapacity = types.Int64Null()
+	if found.TargetBurstCapacity != nil {
 		m.TargetBurstCapacity = types.Int64Value(int64(*found.TargetBurstCapacity))
 	}
 }

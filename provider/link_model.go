@@ -137,7 +137,7 @@ func (m *linkModel) checkHost(text string, onNetwork bool) error {
 		}
 		return nil
 	}
-	if !local && !(strings.HasPrefix(text, sshURL) && len(text) > len(sshURL)) {
+	if remote := strings.HasPrefix(text, sshURL) && len(text) > len(sshURL); !local && !remote {
 		return fmt.Errorf("%q is not a host; write the url of one, for example \"ssh://pi@192.0.2.1\"", text)
 	}
 	if m.Addresses.IsNull() && place(m.On) == link.Underlay {

@@ -104,7 +104,7 @@ func (e Expectation) Covers(cell Cell, baseline string) bool {
 	matches := func(wanted, name string) bool { return wanted == "" || wanted == name }
 	return matches(e.Function, cell.Function) && matches(e.Scenario, cell.Scenario) && matches(e.Arm, cell.Arm) &&
 		(e.Connection == load.Connection("") || e.Connection == cell.Connection) &&
-		!(e.OnOverhead() && cell.Arm == baseline)
+		(!e.OnOverhead() || cell.Arm != baseline)
 }
 
 // Unmet returns why the expectation does not hold, one sentence for each cell

@@ -228,7 +228,7 @@ func (r *run) goOn(before Progress) error {
 // finished is in the other files.
 func (r *run) save() error {
 	r.record.Finished = r.Now().UTC()
-	if _, err := r.record.write(r.Dir); err != nil {
+	if err := r.record.write(r.Dir); err != nil {
 		return err
 	}
 	p := r.progress

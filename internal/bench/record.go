@@ -67,11 +67,11 @@ func (r *Record) lastProblem(scenario string) string {
 	return problem
 }
 
-// write replaces the environment file and returns its content.
-func (r *Record) write(dir string) (string, error) {
+// write replaces the environment file.
+func (r *Record) write(dir string) error {
 	text, err := json.Marshal(r)
 	if err != nil {
-		return "", fmt.Errorf("encode the environment of the run: %w", err)
+		return fmt.Errorf("encode the environment of the run: %w", err)
 	}
-	return string(text), replace(filepath.Join(dir, EnvironmentFile), append(text, '\n'))
+	return replace(filepath.Join(dir, EnvironmentFile), append(text, '\n'))
 }

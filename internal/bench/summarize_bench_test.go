@@ -89,7 +89,7 @@ func writeRun(tb testing.TB, dir string, plan Plan) {
 	if _, err := w.Close(); err != nil {
 		tb.Fatal(err)
 	}
-	if _, err := record.write(dir); err != nil {
+	if err := record.write(dir); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -114,7 +114,7 @@ func TestDigest(t *testing.T) {
 	if len(digests) != 5 {
 		t.Errorf("5 configurations have %d digests", len(digests))
 	}
-	if serverSide(pair, first).digest() != serverSide(pair, first).digest() {
+	if once, again := serverSide(pair, first), serverSide(pair, first); once.digest() != again.digest() {
 		t.Error("the same configuration has two digests")
 	}
 }

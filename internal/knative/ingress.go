@@ -27,8 +27,8 @@ const rbac = "rbac.authorization.k8s.io/v1"
 func ingressRefs() []kube.Ref {
 	return []kube.Ref{
 		workload.Ref(Namespace, ingressName),
-		ref("v1", "Service", publicService), ref("v1", "Service", privateService),
-		ref("v1", "ServiceAccount", ingressName),
+		ref("Service", publicService), ref("Service", privateService),
+		ref("ServiceAccount", ingressName),
 		{APIVersion: rbac, Kind: "ClusterRole", Name: ingressName},
 		{APIVersion: rbac, Kind: "ClusterRoleBinding", Name: ingressName},
 	}
@@ -47,7 +47,7 @@ func applyIngress(ctx context.Context, cluster *kube.Client, spec Spec) error {
 	if err := cluster.Apply(ctx, ingressServices()...); err != nil {
 		return err
 	}
-	private, err := cluster.Get(ctx, ref("v1", "Service", privateService))
+	private, err := cluster.Get(ctx, ref("Service", privateService))
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func ingressProgram(image, class, nodeIP, clusterIP string) []*unstructured.Unst
 
 // readIngress fills in where the built-in ingress is reached.
 func (s *Status) readIngress(ctx context.Context, cluster *kube.Client) error {
-	public, err := cluster.Get(ctx, ref("v1", "Service", publicService))
+	public, err := cluster.Get(ctx, ref("Service", publicService))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (s *Status) readIngress(ctx context.Context, cluster *kube.Client) error {
 	port, _ := ports[0].(map[string]any)
 	number, _ := port["nodePort"].(int64)
 	s.NodePort = int(number)
-	private, err := cluster.Get(ctx, ref("v1", "Service", privateService))
+	private, err := cluster.Get(ctx, ref("Service", privateService))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -121,8 +121,9 @@ func (e *OldKubernetesError) Error() string {
 	return fmt.Sprintf("the cluster runs Kubernetes %s and Knative needs 1.%d or newer", e.Version, leastKubernetes)
 }
 
-func ref(apiVersion, kind, name string) kube.Ref {
-	return kube.Ref{APIVersion: apiVersion, Kind: kind, Namespace: Namespace, Name: name}
+// ref names a core object in Knative's namespace.
+func ref(kind, name string) kube.Ref {
+	return kube.Ref{APIVersion: "v1", Kind: kind, Namespace: Namespace, Name: name}
 }
 
-func settings(name string) kube.Ref { return ref("v1", "ConfigMap", "config-"+name) }
+func settings(name string) kube.Ref { return ref("ConfigMap", "config-"+name) }

@@ -200,7 +200,9 @@ func (w wire) caught(name string) int {
 	var bytes int
 	text := w.on(name, "tc", "-s", "class", "show", "dev", "eth0")
 	if _, after, ok := strings.Cut(text, "Sent "); ok {
-		fmt.Sscan(after, &bytes)
+		if _, err := fmt.Sscan(after, &bytes); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 	return bytes
 }

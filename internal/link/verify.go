@@ -270,7 +270,7 @@ func (p *prober) sample(ctx context.Context) (echoes Echoes, flow Flow, err erro
 
 // rttTolerance is how far the median of some round-trip times may be off.
 func (p *prober) rttTolerance(samples int) time.Duration {
-	tolerance := max(p.least, p.want.RTT*p.percent/100)
+	tolerance := max(p.least, time.Duration(float64(p.want.RTT)*float64(p.percent)/100))
 	if p.v.RTTTolerance > 0 {
 		tolerance = p.v.RTTTolerance
 	}

@@ -21,7 +21,7 @@ func (r *report) markdown(files map[string][]byte) error {
 				number(c.Difference), interval(c.DifferenceLow, c.DifferenceHigh), number(c.Ratio), interval(c.RatioLow, c.RatioHigh)))
 		}
 		markdownTable(&out, "Differences of medians in milliseconds and their ratios, with 95 % intervals.",
-			[]string{"function", "scenario", "connection", "arm", "difference", "interval", "ratio", "interval"}, 4, rows)
+			[]string{"function", "scenario", "connection", "arm", "difference", "interval", "ratio", "interval"}, rows)
 	}
 	files["findings.md"] = []byte(out.String())
 	return nil
@@ -46,36 +46,39 @@ func (r *run) writeMarkdown(out *strings.Builder) {
 	for _, c := range r.Claims() {
 		rows = append(rows, []string{c.Statement, c.Function, string(c.Verdict), strings.Join(c.Evidence, "; ")})
 	}
-	markdownTable(out, "What the study found, held against this run:", []string{"claim", "function", "verdict", "found"}, 4, rows)
+	markdownTable(out, "What the study found, held against this run:", []string{"claim", "function", "verdict", "found"}, rows)
 	rows = nil
 	for _, t := range r.RoundTrips {
 		rows = append(rows, []string{string(t.Cost), t.Function, string(t.Connection), t.Arm, number(&t.Trips), interval(t.Low, t.High)})
 	}
-	markdownTable(out, "Costs in round trips of the link, with 95 % intervals:", []string{"cost", "function", "connection", "arm", "round trips", "interval"}, 4, rows)
+	markdownTable(out, "Costs in round trips of the link, with 95 % intervals:", []string{"cost", "function", "connection", "arm", "round trips", "interval"}, rows)
 	rows = nil
 	for _, c := range r.Comparisons {
 		rows = append(rows, append(cellRow("", c.Cell)[1:],
 			number(c.Difference), interval(c.DifferenceLow, c.DifferenceHigh), number(c.Ratio), interval(c.RatioLow, c.RatioHigh), pValue(c.Adjusted)))
 	}
 	markdownTable(out, "Overheads against "+r.Plan.Baseline+": differences of medians in milliseconds and their ratios, with 95 % intervals, and adjusted p values.",
-		[]string{"function", "scenario", "connection", "arm", "difference", "interval", "ratio", "interval", "p"}, 4, rows)
+		[]string{"function", "scenario", "connection", "arm", "difference", "interval", "ratio", "interval", "p"}, rows)
 	rows = nil
 	for _, v := range r.Results {
 		rows = append(rows, append(cellRow("", v.Cell)[1:], fmt.Sprint(v.Count), fmt.Sprint(v.Errors),
 			number(v.First), number(v.Median), interval(v.MedianLow, v.MedianHigh), number(v.P90), number(v.P99), interval(v.P99Low, v.P99High)))
 	}
 	markdownTable(out, "Response times in milliseconds, with 95 % intervals.",
-		[]string{"function", "scenario", "connection", "arm", "n", "errors", "first", "median", "interval", "p90", "p99", "interval"}, 4, rows)
+		[]string{"function", "scenario", "connection", "arm", "n", "errors", "first", "median", "interval", "p90", "p99", "interval"}, rows)
 }
+
+// wordColumns is how many columns of a table are words, before those of numbers.
+const wordColumns = 4
 
 // markdownTable prints one table, whose first columns are words; none without
 // rows.
-func markdownTable(out *strings.Builder, caption string, header []string, words int, rows [][]string) {
+func markdownTable(out *strings.Builder, caption string, header []string, rows [][]string) {
 	if len(rows) == 0 {
 		return
 	}
 	fmt.Fprintf(out, "\n%s\n\n| %s |\n|%s%s\n", escapeMarkdown(caption), strings.Join(header, " | "),
-		strings.Repeat("---|", words), strings.Repeat("---:|", len(header)-words))
+		strings.Repeat("---|", wordColumns), strings.Repeat("---:|", len(header)-wordColumns))
 	for _, row := range rows {
 		for i, cell := range row {
 			row[i] = escapeMarkdown(cell)

@@ -121,7 +121,7 @@ func (r *report) latex(files map[string][]byte) error {
 				number(v.First), number(v.Median), interval(v.MedianLow, v.MedianHigh), number(v.P90), number(v.P95), number(v.P99), interval(v.P99Low, v.P99High)))
 		}
 		latexTable(&out, "Response times of "+run.ID+" in milliseconds, with 95 % intervals of the median and of p99.", "tab:results-"+run.ID,
-			[]string{"function", "scenario", "connection", "arm", "n", "errors", "first", "median", "interval", "p90", "p95", "p99", "interval"}, 4, rows)
+			[]string{"function", "scenario", "connection", "arm", "n", "errors", "first", "median", "interval", "p90", "p95", "p99", "interval"}, rows)
 		rows = nil
 		for _, c := range run.Comparisons {
 			rows = append(rows, append(cellRow("", c.Cell)[1:],
@@ -129,14 +129,14 @@ func (r *report) latex(files map[string][]byte) error {
 		}
 		if len(rows) > 0 {
 			latexTable(&out, "Overheads of "+run.ID+" against "+run.Plan.Baseline+": differences of medians in milliseconds and their ratios, with 95 % intervals, and p values after Holm's correction.", "tab:overheads-"+run.ID,
-				[]string{"function", "scenario", "connection", "arm", "difference", "interval", "ratio", "interval", "p"}, 4, rows)
+				[]string{"function", "scenario", "connection", "arm", "difference", "interval", "ratio", "interval", "p"}, rows)
 			rows = nil
 			for _, t := range run.RoundTrips {
 				rows = append(rows, []string{string(t.Cost), t.Function, string(t.Connection), t.Arm, number(&t.Trips), interval(t.Low, t.High)})
 			}
 			if len(rows) > 0 {
 				latexTable(&out, "Costs of "+run.ID+" in round trips of the link, with 95 % intervals.", "tab:round-trips-"+run.ID,
-					[]string{"cost", "function", "connection", "arm", "round trips", "interval"}, 4, rows)
+					[]string{"cost", "function", "connection", "arm", "round trips", "interval"}, rows)
 			}
 		}
 	}
@@ -147,16 +147,16 @@ func (r *report) latex(files map[string][]byte) error {
 				number(c.Difference), interval(c.DifferenceLow, c.DifferenceHigh), number(c.Ratio), interval(c.RatioLow, c.RatioHigh)))
 		}
 		latexTable(&out, d.Run.ID+" against "+d.Base.ID+": differences of medians in milliseconds and their ratios, with 95 % intervals.", "tab:"+d.Run.ID+"-"+d.Base.ID,
-			[]string{"function", "scenario", "connection", "arm", "difference", "interval", "ratio", "interval"}, 4, rows)
+			[]string{"function", "scenario", "connection", "arm", "difference", "interval", "ratio", "interval"}, rows)
 	}
 	files["tables.tex"] = []byte(out.String())
 	return nil
 }
 
 // latexTable prints one table, whose first columns are words.
-func latexTable(out *strings.Builder, caption, label string, header []string, words int, rows [][]string) {
+func latexTable(out *strings.Builder, caption, label string, header []string, rows [][]string) {
 	fmt.Fprintf(out, "\n\\begin{table}\n  \\centering\n  \\caption{%s}\n  \\label{%s}\n  \\begin{tabular}{%s%s}\n    \\toprule\n",
-		escapeLaTeX(caption), label, strings.Repeat("l", words), strings.Repeat("r", len(header)-words))
+		escapeLaTeX(caption), label, strings.Repeat("l", wordColumns), strings.Repeat("r", len(header)-wordColumns))
 	latexRow(out, header)
 	out.WriteString("    \\midrule\n")
 	for _, row := range rows {

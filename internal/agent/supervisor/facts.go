@@ -215,7 +215,7 @@ func disk(folder string) (free int64, readOnly bool) {
 	if err := unix.Statfs(folder, &status); err != nil {
 		return 0, false
 	}
-	return int64(status.Bfree) * int64(status.Bsize), status.Flags&unix.ST_RDONLY != 0
+	return int64(status.Bfree) * int64(status.Bsize), status.Flags&unix.ST_RDONLY != 0 //nolint:unconvert // of 32 bits on arm
 }
 
 // ports returns the ports that are listened on, from the kernel's tables.

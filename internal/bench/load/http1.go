@@ -223,12 +223,12 @@ func is(text []byte, word string) bool {
 
 // body reads the body of an answer.
 func (h *http1) body(length int, into []byte) ([]byte, error) {
-	switch {
-	case length == 0:
+	switch length {
+	case 0:
 		return into, nil
-	case length == untilClosed:
+	case untilClosed:
 		return readAll(h.in, into)
-	case length == chunked:
+	case chunked:
 		whole, err := readAll(httputil.NewChunkedReader(h.in), into)
 		if err != nil {
 			return whole, err

@@ -109,7 +109,7 @@ func (w *wire) sendFirst(fd int) bool {
 	if err == nil && n < len(w.send) {
 		rest := w.send[n:]
 		w.send = nil
-		if _, err = w.TCPConn.Write(rest); err == nil {
+		if _, err = w.Write(rest); err == nil {
 			w.sent = time.Now()
 			// Waiting for the rest to go out has forgotten nothing of what
 			// arrived: only reading does.

@@ -169,7 +169,7 @@ type muxed struct {
 func (m *muxed) Close() error {
 	m.once.Do(func() {
 		_ = m.Stream.Close()
-		_ = m.Stream.SetReadDeadline(time.Unix(1, 0))
+		_ = m.SetReadDeadline(time.Unix(1, 0))
 	})
 	return nil
 }

@@ -257,7 +257,7 @@ func TestServices(t *testing.T) {
 	needRoot(t)
 	h := newHost(t, local.NewOpener(t.TempDir()), "edge")
 	ctx := t.Context()
-	service := host.Service{Name: "counter", Argv: []string{"sh", "-c", "echo up $WHO; setsid sleep 5151 & trap 'echo hup' HUP; while :; do sleep 0.1; done"}, Env: []string{"WHO=me"}}
+	service := host.Service{Name: "counter", Argv: []string{"sh", "-c", "trap 'echo hup' HUP; echo up $WHO; setsid sleep 5151 & while :; do sleep 0.1; done"}, Env: []string{"WHO=me"}}
 	if err := h.StartService(ctx, service); err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func (o *Opener) Remove(ctx context.Context, target Target) error {
 	h := o.open(target)
 	// The last agent that changed something takes itself along when it ends,
 	// if it leaves nothing: so it is made to be one that has.
-	if err := h.Client.Remove(ctx, path.Join(agents, "none")); err != nil {
+	if err := h.Remove(ctx, path.Join(agents, "none")); err != nil {
 		return err
 	}
 	h.close()

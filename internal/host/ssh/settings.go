@@ -64,8 +64,8 @@ func (o *Opener) settings(target Target) (settings, error) {
 	if found.jumps, err = parseJumps(first(record.Bastion, o.config.Bastion, section.get("ProxyJump"))); err != nil {
 		return settings{}, fmt.Errorf("find the bastion of %s: %w", target, err)
 	}
-	found.keys, err = o.keys(section, record, found.target)
-	return found, err
+	found.keys = o.keys(section, record, found.target)
+	return found, nil
 }
 
 func (o *Opener) user(section section) (string, error) {
@@ -80,7 +80,7 @@ func (o *Opener) user(section section) (string, error) {
 }
 
 // keys chooses the keys to log in with.
-func (o *Opener) keys(section section, record Record, target Target) (keys, error) {
+func (o *Opener) keys(section section, record Record, target Target) keys {
 	chosen := keys{private: o.config.PrivateKey, passphrase: o.config.Passphrase, agent: o.config.AgentSocket, only: true}
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -115,7 +115,7 @@ func (o *Opener) keys(section section, record Record, target Target) (keys, erro
 			chosen.agent = o.config.AgentSocket
 		}
 	}
-	return chosen, nil
+	return chosen
 }
 
 // homed replaces a leading ~ by the home folder.

@@ -94,14 +94,10 @@ func verify() error {
 	return nil
 }
 
-// cgroupPatience is how long the kernel may take to let go of the cgroup of a
-// process that has ended.
-const cgroupPatience = 30 * time.Second
-
 // stopSlice lets systemd forget the slice of the pods, which it keeps for a
 // kubelet that makes its cgroups through it.
 func stopSlice(ctx context.Context) error {
-	if _, err := os.Stat("/run/systemd/system"); err != nil {
+	if _, err := os.Stat("/run/systemd/system"); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	for _, pattern := range []string{"/sys/fs/cgroup/kubepods.slice", "/sys/fs/cgroup/*/kubepods.slice"} {
@@ -116,6 +112,10 @@ func stopSlice(ctx context.Context) error {
 	}
 	return nil
 }
+
+// cgroupPatience is how long the kernel may take to let go of the cgroup of a
+// process that has ended.
+const cgroupPatience = 30 * time.Second
 
 // removeCgroups removes the kubelet's cgroups, whose processes have ended.
 func removeCgroups(ctx context.Context) error {
@@ -151,13 +151,13 @@ func removeCgroups(ctx context.Context) error {
 func removeTree(root string) error {
 	var folders []string
 	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 		if err == nil && entry.IsDir() {
 			folders = append(folders, path)
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return err

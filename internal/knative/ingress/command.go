@@ -73,8 +73,9 @@ func serve(ctx context.Context, c *controller) error {
 		servers = append(servers, server)
 		go func() { cancel(server.Serve(listener)) }()
 	}
-	err := c.run(ctx)
-	if cause := context.Cause(ctx); err == nil && !errors.Is(cause, context.Canceled) {
+	c.run(ctx)
+	var err error
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		err = cause
 	}
 	grace, end := context.WithTimeout(context.Background(), shutdownTime)

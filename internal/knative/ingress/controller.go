@@ -44,7 +44,7 @@ type event struct {
 }
 
 // run follows the cluster until ctx ends.
-func (c *controller) run(ctx context.Context) error {
+func (c *controller) run(ctx context.Context) {
 	c.objects = map[schema.GroupVersionResource]map[string]*unstructured.Unstructured{}
 	events := make(chan event)
 	for _, resource := range []schema.GroupVersionResource{services, ingresses} {
@@ -53,7 +53,7 @@ func (c *controller) run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case e := <-events:
 			c.take(e)
 		}

@@ -134,7 +134,8 @@ func (s *snapshot) restore(device string) error {
 			for _, o := range *list {
 				// A class's parent is a class or the discipline, whose number is
 				// the handle's upper half; so is that of a discipline.
-				if !made[o.Parent] && !(request == unix.RTM_NEWTCLASS && o.Parent == netlink.HANDLE_ROOT) || request == unix.RTM_NEWTCLASS && !made[o.Handle&0xffff0000] {
+				class := request == unix.RTM_NEWTCLASS
+				if !made[o.Parent] && (!class || o.Parent != netlink.HANDLE_ROOT) || class && !made[o.Handle&0xffff0000] {
 					later = append(later, o)
 					continue
 				}
