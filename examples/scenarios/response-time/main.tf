@@ -194,7 +194,7 @@ resource "testbed_benchmark_run" "response_time" {
   }
 
   describe    = [module.cloud.cluster] # beside the client's, which is always recorded
-  connections = ["reuse", "new"]
+  connections = var.connections
   requests    = var.requests
   blocks      = var.blocks
 }

@@ -4,6 +4,12 @@ variable "functions" {
   default     = ["hello-world", "payload-echo"]
 }
 
+variable "connections" {
+  description = "What happens to a connection between requests: reuse, new or both."
+  type        = list(string)
+  default     = ["reuse", "new"]
+}
+
 variable "requests" {
   description = "Measured requests of each cell, 40 as in the published measurements. A percentile is shown when the requests allow it."
   type        = number
