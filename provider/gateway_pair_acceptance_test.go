@@ -2,6 +2,7 @@ package provider
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -118,7 +119,7 @@ func TestAccGatewayPair(t *testing.T) {
 				_, port, _ := strings.Cut(s.RootModule().Resources[pair].Primary.Attributes["urls."+name], ".local:")
 				answer, err := callFrom(clusters, edge, "http://"+address+":"+port, payload)
 				if err != nil {
-					return fmt.Errorf("call %s: %w", name, err)
+					return fmt.Errorf("call %s: %w%s", name, err, gatewayLogs(t.Context(), clusters, namespace, edge, cloud))
 				}
 				if strings.HasPrefix(name, "hello") && len(answer) != 1024 || name == "payload-echo" && !bytes.Equal(answer, payload) {
 					return fmt.Errorf("%s answers %d bytes", name, len(answer))
@@ -270,4 +271,25 @@ func TestGatewayPairRefuses(t *testing.T) {
 			})
 		})
 	}
+}
+
+// gatewayLogs returns what the gateways of a pair wrote last.
+func gatewayLogs(ctx context.Context, clusters *kube.Opener, namespace string, urls ...string) string {
+	var text strings.Builder
+	for _, url := range urls {
+		client, err := clusters.Open(ctx, url)
+		if err != nil {
+			return err.Error()
+		}
+		defer client.Close()
+		pods, err := client.List(ctx, "v1", "Pod", namespace, "")
+		if err != nil {
+			return err.Error()
+		}
+		for i := range pods {
+			log, err := client.Logs(ctx, namespace, pods[i].GetName(), "", 20)
+			fmt.Fprintf(&text, "\nthe log of %s of %s, %v:\n%s", pods[i].GetName(), url, err, log)
+		}
+	}
+	return text.String()
 }

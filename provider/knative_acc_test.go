@@ -145,7 +145,7 @@ resource "testbed_function" "hello" {
 						t.Fatal(err)
 					}
 				},
-				Config: cluster + knative(`domain = "other.test"`, `stable_window = "30s"`) + functions,
+				Config: cluster + knative(`stable_window = "30s"`, `scale_to_zero = false`) + functions,
 				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
 					plancheck.ExpectResourceAction(hello, plancheck.ResourceActionCreate),
 					plancheck.ExpectResourceAction(resourceName, plancheck.ResourceActionUpdate),

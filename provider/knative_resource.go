@@ -168,7 +168,7 @@ func (r *knativeResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				Computed:            true,
 				Default:             stringdefault.StaticString("knative.test"),
 				Validators:          []validator.String{stringvalidator.RegexMatches(regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`), "must be a DNS name")},
-				MarkdownDescription: "Domain of the host names by which callers outside the cluster ask the ingress for functions, `NAME.NAMESPACE.DOMAIN`; `knative.test` by default. With `svc.cluster.local` functions are seen inside the cluster only.",
+				MarkdownDescription: "Domain of the host names by which callers outside the cluster ask the ingress for functions, `NAME.NAMESPACE.DOMAIN`; `knative.test` by default. After a change, functions say their new `host` at the next apply. With `svc.cluster.local` functions are seen inside the cluster only.",
 			},
 			"scale_to_zero": schema.BoolAttribute{
 				Optional:            true,

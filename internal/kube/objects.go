@@ -121,7 +121,9 @@ func (c *Client) List(ctx context.Context, apiVersion, kind, namespace, labelSel
 
 // Delete removes the objects with all that depends on them and waits until
 // they are gone. The deletions run side by side, so what must go in an order
-// takes several calls. An absent object is no error.
+// takes several calls. An absent object is no error; one that somebody makes
+// again meanwhile, as controllers do who have not heard of the deletion yet, is
+// deleted again.
 func (c *Client) Delete(ctx context.Context, refs ...Ref) error {
 	for _, ref := range refs {
 		if err := c.startDelete(ctx, ref); err != nil {
@@ -163,6 +165,10 @@ func (c *Client) awaitGone(ctx context.Context, ref Ref) error {
 			return nil
 		case err != nil && (errors.Is(err, host.ErrUnreachable) || !transient(err)):
 			return err
+		case err == nil && object.GetDeletionTimestamp() == nil:
+			if err := c.startDelete(ctx, ref); err != nil {
+				return err
+			}
 		}
 		if ended := pause(ctx); ended != nil {
 			why := "it is still there"
