@@ -109,8 +109,13 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 }
 
 // hello answers with the same text each time, whatever it is asked, but for its
-// length.
+// length. It takes a body that it is sent: closing a connection with bytes that
+// nobody read resets it, and the answer may be lost on the way.
 func hello(w http.ResponseWriter, r *http.Request) {
+	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxPayload)); err != nil {
+		refuse(w, err)
+		return
+	}
 	size, ok := wanted(w, r, helloSize)
 	if !ok {
 		return

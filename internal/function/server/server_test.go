@@ -210,3 +210,28 @@ func TestStopFinishesRequests(t *testing.T) {
 		t.Errorf("stop: %v", err)
 	}
 }
+
+// TestClosingTakesTheBody closes connections after one request each, whose body
+// no function but payload-echo needs. A body that nobody reads makes the kernel
+// reset the connection, which may take the answer along.
+func TestClosingTakesTheBody(t *testing.T) {
+	body := bytes.Repeat([]byte("payload "), 128<<10)
+	for _, name := range Names() {
+		t.Run(name, func(t *testing.T) {
+			address := strings.TrimPrefix(start(t, name), "http://")
+			for range 50 {
+				connection, err := net.Dial("tcp", address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fmt.Fprintf(connection, "POST / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Length: %d\r\n\r\n", address, len(body))
+				_, wrote := connection.Write(body)
+				answer, read := io.ReadAll(connection)
+				_ = connection.Close()
+				if wrote != nil || read != nil || !bytes.HasPrefix(answer, []byte("HTTP/1.1 200 OK")) {
+					t.Fatalf("write: %v; read: %v; %d bytes are answered", wrote, read, len(answer))
+				}
+			}
+		})
+	}
+}
