@@ -128,16 +128,24 @@ func Apply(ctx context.Context, cluster *kube.Client, spec Spec) error {
 	return awaitPort(ctx, cluster, spec)
 }
 
-// awaitPort waits until the function's node port answers, which leads to a pod
-// a moment after the pod is available.
+// awaitPort waits until the function answers inside its cluster and at its node
+// port, which lead to a pod a moment after the pod is available.
 func awaitPort(ctx context.Context, cluster *kube.Client, spec Spec) error {
 	status, err := Observe(ctx, cluster, spec.Namespace, spec.Name)
 	if err != nil {
 		return err
 	}
 	port := strconv.Itoa(status.Spec.NodePort)
-	if err := workload.AwaitPort(ctx, cluster, net.JoinHostPort(status.NodeIP, port)); err != nil || spec.Underlay == "" {
-		return err
+	for _, address := range []string{
+		net.JoinHostPort(status.ClusterIP, strconv.Itoa(spec.servicePort())),
+		net.JoinHostPort(status.NodeIP, port),
+	} {
+		if err := workload.AwaitPort(ctx, cluster, address); err != nil {
+			return err
+		}
+	}
+	if spec.Underlay == "" {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, underlayPatience)
 	defer cancel()
