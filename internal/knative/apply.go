@@ -79,15 +79,20 @@ func checkCluster(ctx context.Context, cluster *kube.Client, version string) err
 	return checkUpgrade(controller.GetLabels()[versionLabel], version)
 }
 
+// webhooks are the configurations by which the API server asks the webhook.
+func webhooks() []kube.Ref {
+	const group = "admissionregistration.k8s.io/v1"
+	return []kube.Ref{
+		{APIVersion: group, Kind: "ValidatingWebhookConfiguration", Name: "validation.webhook.serving.knative.dev"},
+		{APIVersion: group, Kind: "ValidatingWebhookConfiguration", Name: "config.webhook.serving.knative.dev"},
+		{APIVersion: group, Kind: "MutatingWebhookConfiguration", Name: "webhook.serving.knative.dev"},
+	}
+}
+
 // awaitWebhook waits until the webhook has put its certificate where the API
 // server reads it; before that every function is refused.
 func awaitWebhook(ctx context.Context, cluster *kube.Client) error {
-	const group = "admissionregistration.k8s.io/v1"
-	for _, webhook := range []kube.Ref{
-		{APIVersion: group, Kind: "ValidatingWebhookConfiguration", Name: "validation.webhook.serving.knative.dev"},
-		{APIVersion: group, Kind: "MutatingWebhookConfiguration", Name: "webhook.serving.knative.dev"},
-		{APIVersion: group, Kind: "ValidatingWebhookConfiguration", Name: "config.webhook.serving.knative.dev"},
-	} {
+	for _, webhook := range webhooks() {
 		_, err := cluster.Wait(ctx, webhook, "certified", func(object *unstructured.Unstructured) (bool, string) {
 			hooks, _, _ := unstructured.NestedSlice(object.Object, "webhooks")
 			for _, hook := range hooks {

@@ -30,12 +30,7 @@ func Remove(ctx context.Context, cluster *kube.Client) error {
 		return err
 	}
 	// The webhooks refuse everything once their program is gone.
-	const group = "admissionregistration.k8s.io/v1"
-	err = cluster.Delete(ctx,
-		kube.Ref{APIVersion: group, Kind: "ValidatingWebhookConfiguration", Name: "validation.webhook.serving.knative.dev"},
-		kube.Ref{APIVersion: group, Kind: "ValidatingWebhookConfiguration", Name: "config.webhook.serving.knative.dev"},
-		kube.Ref{APIVersion: group, Kind: "MutatingWebhookConfiguration", Name: "webhook.serving.knative.dev"})
-	if err != nil {
+	if err := cluster.Delete(ctx, webhooks()...); err != nil {
 		return err
 	}
 	rest := ingressRefs()
