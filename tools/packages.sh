@@ -9,7 +9,9 @@ declare -A package=(
 	[ping]=iputils-ping [iperf3]=iperf3 [jq]=jq
 	[sshd]=openssh-server [sudo]=sudo
 )
+vm=
 if [ "${1:-}" = vm ]; then
+	vm=1
 	package+=(
 		[qemu-system-x86_64]=qemu-system-x86 [qemu-img]=qemu-utils
 		[mmdebstrap]=mmdebstrap [mke2fs]=e2fsprogs [ssh-keygen]=openssh-client
@@ -24,7 +26,7 @@ for program in "${!package[@]}"; do
 	command -v "$program" >/dev/null || missing+=("${package[$program]}")
 done
 [ -x /usr/lib/cni/bridge ] || [ -x /opt/cni/bin/bridge ] || missing+=(containernetworking-plugins)
-[ "${1:-}" != vm ] || [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing+=(debian-archive-keyring)
+[ -z "$vm" ] || [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing+=(debian-archive-keyring)
 [ ${#missing[@]} -gt 0 ] || exit 0
 mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
