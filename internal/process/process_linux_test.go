@@ -7,10 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestMain lets the test program play the daemon.
@@ -23,7 +26,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		Report(nil)
-		select {}
+		// A program that waits for nothing at all is ended by the Go runtime.
+		stop := make(chan os.Signal, 1)
+		signal.Notify(stop, unix.SIGTERM)
+		<-stop
 	case "broken":
 		if err := Await(); err != nil {
 			os.Exit(1)
@@ -51,7 +57,8 @@ func TestDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	if id != recorded || !id.Alive() {
-		t.Errorf("started %v, recorded %v, alive: %v", id, recorded, id.Alive())
+		said, _ := os.ReadFile(log)
+		t.Errorf("started %v, recorded %v, alive: %v, log: %s", id, recorded, id.Alive(), said)
 	}
 	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", id.PID))
 	if err != nil {
