@@ -41,7 +41,8 @@ const (
 // study: that after its set-up ClusterLink adds little to small payloads, and
 // that with larger ones the overhead grows with the delay of the link. There is
 // a claim for each arm that is not the baseline and each function of a fitting
-// size, and none without connections that are kept.
+// size: one about kept connections for a small payload, one about each
+// connection mode of the run for a large one.
 func Claims(dir string) ([]Claim, error) {
 	folder, err := bench.ReadFolder(dir)
 	if err != nil {
@@ -111,11 +112,11 @@ func (r *run) appendSmall(claims []Claim, function, arm string) []Claim {
 
 func (r *run) appendLarge(claims []Claim, function, arm string) []Claim {
 	for _, trips := range r.RoundTrips {
-		if trips.Cell != (bench.Cell{Function: function, Connection: load.Reuse, Arm: arm}) || trips.Cost != bench.CostOverhead {
+		if trips.Function != function || trips.Arm != arm || trips.Cost != bench.CostOverhead {
 			continue
 		}
 		claim := Claim{
-			Statement: fmt.Sprintf("With larger payloads the overhead of %s grows with the delay of the link.", arm),
+			Statement: fmt.Sprintf("With larger payloads the overhead of %s grows with the delay of the link (connections: %s).", arm, trips.Connection),
 			Function:  function, Arm: arm, Verdict: Undecided,
 			Evidence: []string{withInterval(&trips.Trips, trips.Low, trips.High, "") + " ms more for each ms of round-trip time"},
 		}
