@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -87,9 +88,10 @@ type benchmarkLoadModel struct {
 }
 
 type benchmarkArmModel struct {
-	URLs types.Map    `tfsdk:"urls"`
-	Path types.String `tfsdk:"path"`
-	Hops types.List   `tfsdk:"hops"`
+	URLs  types.Map    `tfsdk:"urls"`
+	Hosts types.Map    `tfsdk:"hosts"`
+	Path  types.String `tfsdk:"path"`
+	Hops  types.List   `tfsdk:"hops"`
 }
 
 type benchmarkHopModel struct {
@@ -272,6 +274,7 @@ func (m *benchmarkRunModel) validateArms(ctx context.Context, diags *diag.Diagno
 		if hops, known := arm.hops(ctx, diags); known {
 			addAttributeFailure(diags, path.Root("arms").AtMapKey(name).AtName("hops"), bench.ValidateHops(hops))
 		}
+		arm.validateHosts(path.Root("arms").AtMapKey(name).AtName("hosts"), m.Functions, diags)
 		if arm.URLs.IsUnknown() || m.Functions.IsUnknown() {
 			continue
 		}
@@ -286,12 +289,42 @@ func (m *benchmarkRunModel) validateArms(ctx context.Context, diags *diag.Diagno
 			if !ok || url.IsUnknown() {
 				continue
 			}
-			job := load.Job{URL: url.ValueString(), Connection: load.New, Requests: 1, Timeout: time.Second, ConnectTimeout: time.Second}
-			if err := job.Validate(); err != nil {
+			if err := anyJob(url.ValueString(), "").Validate(); err != nil {
 				diags.AddAttributeError(at.AtMapKey(function), "Invalid URL", fmt.Sprintf("%q is no URL of a function. Write one like \"http://198.19.0.12:30080/\".", url.ValueString()))
 			}
 		}
 	}
+}
+
+// hosts returns the hosts that requests ask for. A function whose host is null
+// is asked for by that of its URL.
+func (m *benchmarkArmModel) hosts() map[string]string {
+	hosts := stringMap(m.Hosts)
+	maps.DeleteFunc(hosts, func(_, host string) bool { return host == "" })
+	if len(hosts) == 0 {
+		return nil
+	}
+	return hosts
+}
+
+func (m *benchmarkArmModel) validateHosts(at path.Path, functions types.Map, diags *diag.Diagnostics) {
+	for function, value := range m.Hosts.Elements() {
+		if _, ok := functions.Elements()[function]; !ok && !functions.IsUnknown() {
+			diags.AddAttributeError(at.AtMapKey(function), "Unknown Function", fmt.Sprintf("There is a host for %q, which is not one of the functions. Correct the name, or remove it.", function))
+		}
+		host, ok := value.(types.String)
+		if !ok || host.IsUnknown() || host.IsNull() {
+			continue
+		}
+		if err := anyJob("http://198.18.0.1", host.ValueString()).Validate(); err != nil || host.ValueString() == "" {
+			diags.AddAttributeError(at.AtMapKey(function), "Invalid Host", fmt.Sprintf("%q is no host that a request can ask for. Write a name without scheme and path, for example the host of a testbed_function.", host.ValueString()))
+		}
+	}
+}
+
+// anyJob is a job about which all is right but for the URL and the host.
+func anyJob(url, host string) load.Job {
+	return load.Job{URL: url, Host: host, Connection: load.New, Requests: 1, Timeout: time.Second, ConnectTimeout: time.Second}
 }
 
 func (m *benchmarkRunModel) validateScenarios(ctx context.Context, diags *diag.Diagnostics) {
@@ -356,7 +389,7 @@ func (m *benchmarkRunModel) spec(ctx context.Context, diags *diag.Diagnostics) (
 			urls := map[string]string{}
 			diags.Append(arm.URLs.ElementsAs(ctx, &urls, false)...)
 			hops, _ := arm.hops(ctx, diags) // all is known by now
-			plan.Arms[name] = bench.Arm{URLs: urls, Path: arm.Path.ValueString(), Hops: hops}
+			plan.Arms[name] = bench.Arm{URLs: urls, Hosts: arm.hosts(), Path: arm.Path.ValueString(), Hops: hops}
 		}
 	}
 	for name, value := range m.Scenarios.Elements() {

@@ -165,6 +165,10 @@ func benchmarkRunPlanAttributes() map[string]schema.Attribute {
 					Optional: true, ElementType: types.StringType,
 					MarkdownDescription: "URL of each function over this path; needed.",
 				},
+				"hosts": schema.MapAttribute{
+					Optional: true, ElementType: types.StringType,
+					MarkdownDescription: "Host that the requests to a function ask for, where it is not that of the URL, as an ingress wants it: with the `ingress_url` of a `testbed_knative` as URL, the `host` of the `testbed_function`.",
+				},
 				"path": schema.StringAttribute{
 					Optional:            true,
 					MarkdownDescription: "What the path is, for the record, for example `NodePort on the overlay address`.",

@@ -53,6 +53,8 @@ func TestBenchmarkRunRefuses(t *testing.T) {
 		"baseline":         {[]string{`direct = {`, `straight = {`}, `The baseline "direct" is not one of the arms. Name an arm`},
 		"missing url":      {[]string{`hello-world = "http://hello-world:80", `, ``}, `The arm "clusterlink" has no URL for the function "hello-world". Add one`},
 		"url":              {[]string{`http://hello-world:80`, `hello-world:80`}, `"hello-world:80" is no URL of a function. Write one like`},
+		"host":             {[]string{`direct = {`, "direct = { hosts = { hello-world = \"http://hello\" }\n"}, `"http://hello" is no host that a request can ask for. Write a name`},
+		"host of nobody":   {[]string{`direct = {`, "direct = { hosts = { hello = \"hello.test\" }\n"}, `There is a host for "hello", which is not one of the functions`},
 		"link":             {[]string{`"wan/edge/cloud"`, `"edge-cloud"`}, `"edge-cloud" is not a link; write NETWORK/HOST/HOST`},
 		"profile":          {[]string{`rtt = "10ms"`, `rtt = "10"`}, `Cannot read the profile|rtt: `},
 		"hop kind":         {[]string{`direct = {`, "direct = { hops = [{ name = \"pod\", kind = \"client\" }, { name = \"relay\", kind = \"relay\" }, { name = \"pod\", kind = \"function\" }]\n"}, `hop 2, "relay", is of kind "relay"; the kinds are`},

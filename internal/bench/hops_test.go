@@ -66,9 +66,9 @@ func TestValidateHops(t *testing.T) {
 	}
 }
 
-// The hops go into the environment file with the plan and come back.
-func TestHopsAreRecorded(t *testing.T) {
-	arm := Arm{URLs: map[string]string{"hello-world": "http://hello"}, Hops: gatewayHops()}
+// The hosts and hops go into the environment file with the plan and come back.
+func TestArmsAreRecorded(t *testing.T) {
+	arm := Arm{URLs: map[string]string{"hello-world": "http://hello"}, Hosts: map[string]string{"hello-world": "hello-world.default.knative.test"}, Hops: gatewayHops()}
 	text, err := json.Marshal(Record{Plan: Plan{Arms: map[string]Arm{"gateway": arm}}})
 	if err != nil {
 		t.Fatal(err)

@@ -67,9 +67,10 @@ func (f Function) job(url string, connection load.Connection) load.Job {
 
 // Arm is one path to the functions.
 type Arm struct {
-	URLs map[string]string `json:"urls"`           // by function
-	Path string            `json:"path,omitempty"` // what the path is, for the record
-	Hops []Hop             `json:"hops,omitempty"` // from the client to the function, for the record
+	URLs  map[string]string `json:"urls"`            // by function
+	Hosts map[string]string `json:"hosts,omitempty"` // by function, where requests ask for another host than that of the URL
+	Path  string            `json:"path,omitempty"`  // what the path is, for the record
+	Hops  []Hop             `json:"hops,omitempty"`  // from the client to the function, for the record
 }
 
 // Scenario gives links, by their id, the profiles they have during a visit. A
@@ -118,6 +119,11 @@ func (p Plan) Validate() error {
 		for _, function := range sortedKeys(p.Functions) {
 			if _, ok := p.Arms[arm].URLs[function]; !ok {
 				complain("arm %q has no URL for function %q", arm, function)
+			}
+		}
+		for _, function := range sortedKeys(p.Arms[arm].Hosts) {
+			if _, ok := p.Functions[function]; !ok {
+				complain("arm %q has a host for %q, which is not one of the functions %q", arm, function, sortedKeys(p.Functions))
 			}
 		}
 	}
@@ -243,6 +249,7 @@ func (p Plan) loadOf() string {
 // job returns the requests of one cell in one visit.
 func (p Plan) job(cell Cell, requests int) load.Job {
 	job := p.Functions[cell.Function].job(p.Arms[cell.Arm].URLs[cell.Function], cell.Connection)
+	job.Host = p.Arms[cell.Arm].Hosts[cell.Function]
 	job.Model, job.Warmup, job.Requests = p.Load, p.Warmup, requests
 	job.Timeout, job.ConnectTimeout = p.Timeout, p.ConnectTimeout
 	return job

@@ -87,6 +87,9 @@ func TestValidatePlan(t *testing.T) {
 		{func(p *Plan) { p.Functions = nil }, "needs a function"},
 		{func(p *Plan) { p.Baseline = "straight" }, `"straight" is not one of the arms ["clusterlink" "direct"]`},
 		{func(p *Plan) { p.Functions["other"] = Function{} }, `arm "direct" has no URL for function "other"`},
+		{func(p *Plan) {
+			p.Arms["direct"] = Arm{URLs: p.Arms["direct"].URLs, Hosts: map[string]string{"hallo": "x.test"}}
+		}, `arm "direct" has a host for "hallo", which is not one of the functions ["echo" "hello"]`},
 		{func(p *Plan) { p.Requests = 3 }, "3 requests cannot be spread over 4 blocks"},
 		{func(p *Plan) { p.Warmup = 0 }, "warm-up"},
 		{func(p *Plan) { p.MaxErrorRatio = 2 }, "from 0 to 1"},

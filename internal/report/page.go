@@ -132,10 +132,14 @@ func (r *run) Rows() []row {
 type arm struct {
 	Name, Path string
 	Baseline   bool
-	URLs       []string
+	Calls      []call
 	Hops       []bench.Hop
 	bench.Chain
 }
+
+// call is where a function is called, and the host that is asked for there
+// unless it is that of the URL.
+type call struct{ URL, Host string }
 
 // Paths returns the arms with their paths, the baseline first.
 func (r *run) Paths() []arm {
@@ -144,7 +148,7 @@ func (r *run) Paths() []arm {
 		of := r.Plan.Arms[name]
 		a := arm{Name: name, Path: of.Path, Baseline: name == r.Plan.Baseline, Hops: of.Hops, Chain: of.Chain()}
 		for _, function := range r.Functions {
-			a.URLs = append(a.URLs, r.Plan.Arms[name].URLs[function])
+			a.Calls = append(a.Calls, call{URL: of.URLs[function], Host: of.Hosts[function]})
 		}
 		arms = append(arms, a)
 	}

@@ -33,6 +33,7 @@ func Protocols() []Protocol { return []Protocol{HTTP1, H2C} }
 // Job is a number of equal requests to one URL.
 type Job struct {
 	URL           string     `json:"url"`
+	Host          string     `json:"host"`           // that the requests ask for; that of the URL when empty
 	Protocol      Protocol   `json:"protocol"`       // HTTP1 when empty
 	Method        string     `json:"method"`         // GET or POST; when empty, POST with a payload and GET without
 	PayloadBytes  int        `json:"payload_bytes"`  // of the request's body; a GET has none
@@ -67,6 +68,8 @@ func (j Job) Validate() error {
 		return fmt.Errorf("read the URL of the job: %w", err)
 	case target.Scheme != "http" && target.Scheme != "https", target.Host == "":
 		return fmt.Errorf("the URL of the job is %q; it must look like http://host:port/path", j.URL)
+	case j.Host != "" && !validHost(j.Host):
+		return fmt.Errorf("the host that the job asks for is %q; it must be a name or an address, with a port or without", j.Host)
 	case j.PayloadBytes < 0 || j.PayloadBytes > maxPayload:
 		return fmt.Errorf("the payload of the job is %d bytes; it must be between 0 and %d", j.PayloadBytes, maxPayload)
 	case j.ResponseBytes < 0 || j.ResponseBytes > maxPayload:
@@ -90,6 +93,20 @@ func (j Job) Validate() error {
 		return err
 	}
 	return j.Model.Validate()
+}
+
+// validHost tells whether a text can be the host of a request.
+func validHost(text string) bool {
+	parsed, err := url.Parse("http://" + text)
+	return err == nil && parsed.Host == text && parsed.Hostname() != ""
+}
+
+// host returns the host that the requests ask for.
+func (j Job) host(target *url.URL) string {
+	if j.Host != "" {
+		return j.Host
+	}
+	return target.Host
 }
 
 // method returns the HTTP method of the job's requests.

@@ -306,6 +306,10 @@ func TestValidate(t *testing.T) {
 	}{
 		{func(*Job) {}, ""},
 		{func(j *Job) { j.URL = "cloud:80" }, "http://host:port"},
+		{func(j *Job) { j.Host = "hello-world.default.knative.test:80" }, ""},
+		{func(j *Job) { j.Host = "http://hello-world" }, "must be a name or an address"},
+		{func(j *Job) { j.Host = "hello\r\nworld" }, "must be a name or an address"},
+		{func(j *Job) { j.Host = ":80" }, "must be a name or an address"},
 		{func(j *Job) { j.PayloadBytes = -1 }, "payload"},
 		{func(j *Job) { j.Connection = "some" }, `write "reuse", "new", or "reuse:N"`},
 		{func(j *Job) { j.Connection = "reuse:1" }, "with N from 2"},
@@ -611,6 +615,32 @@ func TestPhases(t *testing.T) {
 					case r.Lag < 0 || r.Lag > r.Total || runtime.GOOS == "linux" && r.Lag == 0:
 						t.Errorf("%s, %s: request %d: lag %s of %s", name, connection, i, r.Lag, r.Total)
 					}
+				}
+			}
+		}
+	}
+}
+
+// Requests ask for the host that the job names, and else for that of the URL.
+func TestHost(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Host != "hello-world.default.knative.test" && r.Host != r.Context().Value(http.LocalAddrContextKey).(net.Addr).String() {
+			http.Error(w, r.Host, http.StatusNotFound)
+		}
+		w.Header().Set("Content-Length", "0")
+	}))
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetHTTP1(true)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
+	t.Cleanup(server.Close)
+	for _, protocol := range Protocols() {
+		for host, want := range map[string]ErrorClass{"": "", "hello-world.default.knative.test": "", "other.test": StatusError} {
+			job := jobTo(server.URL)
+			job.Protocol, job.Host = protocol, host
+			for i, r := range generate(t, job) {
+				if r.Error != want || want != "" && !strings.Contains(r.Detail, host) {
+					t.Errorf("%s, host %q: request %d: %q (%s), want %q", protocol, host, i, r.Error, r.Detail, want)
 				}
 			}
 		}
