@@ -111,15 +111,10 @@ func applyOperator(ctx context.Context, cluster *kube.Client, spec PeerSpec, arc
 	if err != nil {
 		return err
 	}
-	if err := cluster.Apply(ctx, append(kinds, program...)...); err != nil {
+	if err := cluster.Define(ctx, kinds...); err != nil {
 		return err
 	}
-	for _, kind := range kinds {
-		if _, err := cluster.Wait(ctx, kube.RefOf(kind), "established", established); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cluster.Apply(ctx, program...)
 }
 
 func awaitPeer(ctx context.Context, cluster *kube.Client, spec PeerSpec) error {

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
 )
 
 // instanceReady reports whether an Instance's status says that the peer works,
@@ -46,27 +48,17 @@ func (s PeerSpec) taken(image string, replicas int) func(*unstructured.Unstructu
 	}
 }
 
-// established reports whether the API server serves a kind that was defined.
-func established(definition *unstructured.Unstructured) (ok bool, why string) {
-	return conditionTrue(definition, "Established")
-}
-
 // conditionTrue reports whether a condition of an object's status is true, and
 // if not, what it says.
 func conditionTrue(object *unstructured.Unstructured, name string) (ok bool, why string) {
-	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-	for _, condition := range conditions {
-		c, _ := condition.(map[string]any)
-		if c["type"] != name {
-			continue
-		}
-		if c["status"] == "True" {
-			return true, ""
-		}
-		if message, _ := c["message"].(string); message != "" {
-			return false, message
-		}
-		return false, fmt.Sprintf("%s is %v", name, c["status"])
+	switch condition := kube.ConditionOf(object, name); {
+	case condition.True():
+		return true, ""
+	case condition.Status == "":
+		return false, "the control plane has not said " + name + " yet"
+	case condition.Message != "":
+		return false, condition.Message
+	default:
+		return false, name + " is " + condition.Status
 	}
-	return false, "the control plane has not said " + name + " yet"
 }

@@ -39,6 +39,24 @@ func (c *Client) Apply(ctx context.Context, objects ...*unstructured.Unstructure
 	return nil
 }
 
+// Define makes kinds known to the cluster and waits until the API server serves
+// them.
+func (c *Client) Define(ctx context.Context, definitions ...*unstructured.Unstructured) error {
+	if err := c.Apply(ctx, definitions...); err != nil {
+		return err
+	}
+	for _, definition := range definitions {
+		_, err := c.Wait(ctx, RefOf(definition), "established", func(object *unstructured.Unstructured) (bool, string) {
+			established := ConditionOf(object, "Established")
+			return established.True(), "the API server has not taken it up: " + established.Said()
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func rank(object *unstructured.Unstructured) int {
 	switch object.GetKind() {
 	case "Namespace", "CustomResourceDefinition":

@@ -195,7 +195,7 @@ func (p *pods) take(found []unstructured.Unstructured) (bool, string) {
 		if err != nil || index < 0 || index >= len(p.members) || object.GetDeletionTimestamp() != nil {
 			continue
 		}
-		if !isReady(object) {
+		if !kube.ConditionOf(object, "Ready").True() {
 			states = append(states, fmt.Sprintf("pod %s: %s", object.GetName(), workload.State(object)))
 			continue
 		}
@@ -207,16 +207,6 @@ func (p *pods) take(found []unstructured.Unstructured) (bool, string) {
 		return true, ""
 	}
 	return false, fmt.Sprintf("%d of %d pods are ready; %s", len(ready), len(p.members), strings.Join(states, "; "))
-}
-
-func isReady(pod *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(pod.Object, "status", "conditions")
-	for _, condition := range conditions {
-		if c, ok := condition.(map[string]any); ok && c["type"] == "Ready" && c["status"] == "True" {
-			return true
-		}
-	}
-	return false
 }
 
 // lastWords returns the end of the log of a pod, if there is one.
