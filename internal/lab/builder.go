@@ -105,13 +105,22 @@ func (b *builder) make(ctx context.Context, p product) error {
 
 // goBuild links a static program of a module.
 func (b *builder) goBuild(ctx context.Context, module, out, pkg string, ldflags ...string) error {
+	return b.link(ctx, module, out, pkg, []string{"build"}, ldflags)
+}
+
+// goTest links the tests of a package to a static program.
+func (b *builder) goTest(ctx context.Context, module, out, pkg string) error {
+	return b.link(ctx, module, out, pkg, []string{"test", "-c"}, nil)
+}
+
+func (b *builder) link(ctx context.Context, module, out, pkg string, command, ldflags []string) error {
 	flags := strings.Join(append([]string{"-s", "-w", "-buildid="}, ldflags...), " ")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", flags, "-o", out, pkg)
+	cmd := exec.CommandContext(ctx, "go", append(command, "-trimpath", "-ldflags", flags, "-o", out, pkg)...)
 	cmd.Dir = module
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("go build %s: %w", pkg, err)
+		return fmt.Errorf("go %s %s: %w", command[0], pkg, err)
 	}
 	return nil
 }
@@ -136,7 +145,7 @@ func (b *builder) hashInputs(p product) (string, error) {
 	fmt.Fprintln(sum, p.name, b.goTool, runtime.GOARCH)
 	for _, input := range slices.Concat(p.inputs, []string{"builder.go", "image.go", "products.go"}) {
 		err := filepath.WalkDir(input, func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || strings.HasSuffix(path, "_test.go") {
+			if err != nil || entry.IsDir() || path != input && strings.HasSuffix(path, "_test.go") {
 				return err
 			}
 			file, err := hashFile(path)

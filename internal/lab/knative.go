@@ -19,6 +19,12 @@ const knativeServing = "knative.dev/serving/cmd/"
 // knativePrograms are those of Knative Serving, each with an image.
 var knativePrograms = []string{"activator", "autoscaler", "controller", "queue", "webhook"}
 
+// conformanceImages are those that Knative's suite for ingresses runs, and
+// conformance is the package that has their programs.
+var conformanceImages = []string{"grpc-ping", "httpproxy", "retry", "runtime", "timeout", "wsserver"}
+
+const conformance = "knative.dev/networking/test/test_images/"
+
 // knativeImage names an image so that Knative neither looks for its digest in a
 // registry nor pulls it.
 func knativeImage(program string) string {

@@ -1,10 +1,11 @@
 // Command lab builds, from Go modules and Debian's packages alone, what machines
 // without internet cannot download: a stand-in for k3s with its air-gap images,
-// ClusterLink's images and that of haproxy.
+// and the images of ClusterLink, haproxy and Knative.
 //
-//	go run -C internal/lab . -out DIR
+//	go run -C internal/lab . -out DIR [PRODUCT...]
 //
-// It builds what is missing or changed and leaves the rest alone.
+// It builds what is missing or changed and leaves the rest alone. Products that
+// take long and that few need, such as Traefik's image, are built when named.
 package main
 
 import (
@@ -16,6 +17,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -32,8 +34,9 @@ func main() {
 }
 
 func run(ctx context.Context, out string) error {
-	if flag.NArg() > 0 {
-		return fmt.Errorf("%q is not expected: the only argument is -out DIR", flag.Arg(0))
+	wanted, err := choose(products(), flag.Args())
+	if err != nil {
+		return err
 	}
 	if _, err := os.Stat("clusterlink/go.mod"); err != nil {
 		return errors.New("run this in the folder internal/lab: go run -C internal/lab . -out DIR")
@@ -41,7 +44,7 @@ func run(ctx context.Context, out string) error {
 	if err := checkPrograms(); err != nil {
 		return err
 	}
-	out, err := filepath.Abs(out)
+	out, err = filepath.Abs(out)
 	if err != nil {
 		return fmt.Errorf("find the output folder: %w", err)
 	}
@@ -50,12 +53,30 @@ func run(ctx context.Context, out string) error {
 		return err
 	}
 	defer b.close()
-	for _, p := range products() {
+	for _, p := range wanted {
 		if err := b.make(ctx, p); err != nil {
 			return fmt.Errorf("build %s: %w", p.name, err)
 		}
 	}
-	return b.writeSums(products())
+	if flag.NArg() > 0 {
+		return nil // the checksums are those of all together
+	}
+	return b.writeSums(wanted)
+}
+
+// choose returns the products that are always made, or else those that are
+// named.
+func choose(all []product, names []string) ([]product, error) {
+	var chosen []product
+	for _, p := range all {
+		if len(names) == 0 && !p.extra || slices.Contains(names, p.name) {
+			chosen = append(chosen, p)
+		}
+	}
+	if len(names) > 0 && len(chosen) != len(names) {
+		return nil, fmt.Errorf("%q are not all products of the lab; products.go lists them", names)
+	}
+	return chosen, nil
 }
 
 // programs are what the stand-in needs beside itself, with Debian's packages

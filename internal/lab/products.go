@@ -12,9 +12,17 @@ import (
 type product struct {
 	name   string
 	cold   string   // how long it takes without a build cache, on 2 cores
+	extra  bool     // made only when it is named
 	inputs []string // files and folders that it depends on
 	build  func(ctx context.Context, b *builder, path string) error
 }
+
+// traefik is the module of Traefik, which is built in its own folder: it has
+// replacements that another module would have to repeat.
+const (
+	traefik        = "github.com/traefik/traefik/v3"
+	traefikVersion = "v3.6.12"
+)
 
 const clusterLink = "github.com/clusterlink-net/clusterlink/cmd/"
 
@@ -80,6 +88,39 @@ func products() []product {
 					images = append(images, image{name: knativeImage(program), pkg: knativeServing + program, path: "ko-app/" + program, user: "65532:65532"})
 				}
 				return b.images(ctx, "knative", path, images)
+			},
+		},
+		{
+			name:   "knative-conformance",
+			cold:   "a minute",
+			inputs: []string{"knative", "knative/conformance/ingress_test.go"},
+			build: func(ctx context.Context, b *builder, path string) error {
+				return b.goTest(ctx, "knative", path, "./conformance")
+			},
+		},
+		{
+			name:   "knative-conformance-images-" + arch + ".tar",
+			cold:   "half a minute",
+			inputs: []string{"knative", "knative.go"},
+			build: func(ctx context.Context, b *builder, path string) error {
+				var images []image
+				for _, name := range conformanceImages {
+					images = append(images, image{name: "dev.local/" + conformance + name + ":" + knativeVersion, pkg: conformance + name, path: "ko-app/" + name, user: "65532:65532"})
+				}
+				return b.images(ctx, "knative", path, images)
+			},
+		},
+		{
+			name:   "traefik-images-" + arch + ".tar",
+			cold:   "about 8 minutes",
+			extra:  true,
+			inputs: []string{"traefik"},
+			build: func(ctx context.Context, b *builder, path string) error {
+				folder, err := moduleFolder(ctx, "traefik", traefik)
+				if err != nil {
+					return err
+				}
+				return b.images(ctx, folder, path, []image{{name: "localhost/traefik:" + traefikVersion, pkg: "./cmd/traefik", path: "traefik", user: "65532:65532"}})
 			},
 		},
 	}

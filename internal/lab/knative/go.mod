@@ -3,12 +3,20 @@ module github.com/terraform-testbed/terraform-provider-testbed/internal/lab/knat
 go 1.25.0
 
 tool (
+	knative.dev/networking/test/test_images/grpc-ping
+	knative.dev/networking/test/test_images/httpproxy
+	knative.dev/networking/test/test_images/retry
+	knative.dev/networking/test/test_images/runtime
+	knative.dev/networking/test/test_images/timeout
+	knative.dev/networking/test/test_images/wsserver
 	knative.dev/serving/cmd/activator
 	knative.dev/serving/cmd/autoscaler
 	knative.dev/serving/cmd/controller
 	knative.dev/serving/cmd/queue
 	knative.dev/serving/cmd/webhook
 )
+
+require knative.dev/networking v0.0.0-20260727162500-c7a7b772cac9
 
 require (
 	cloud.google.com/go/compute/metadata v0.9.0 // indirect
@@ -90,6 +98,7 @@ require (
 	github.com/prometheus/common v0.70.1 // indirect
 	github.com/prometheus/otlptranslator v1.0.0 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect
+	github.com/rs/dnscache v0.0.0-20230804202142-fc85eb664529 // indirect
 	github.com/sirupsen/logrus v1.9.3 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/vbatts/tar-split v0.11.6 // indirect
@@ -139,7 +148,6 @@ require (
 	k8s.io/kube-openapi v0.0.0-20250910181357-589584f1c912 // indirect
 	k8s.io/utils v0.0.0-20251002143259-bc988d571ff4 // indirect
 	knative.dev/caching v0.0.0-20260727161800-0edbf88bc267 // indirect
-	knative.dev/networking v0.0.0-20260727162500-c7a7b772cac9 // indirect
 	knative.dev/pkg v0.0.0-20260727151759-521cb33b33dd // indirect
 	knative.dev/serving v0.50.0 // indirect
 	sigs.k8s.io/gateway-api v1.1.0 // indirect
