@@ -106,6 +106,8 @@ func (m *knativeModel) set(status knative.Status) {
 	m.IngressURL, m.IngressIP = types.StringNull(), types.StringNull()
 	if status.NodePort != 0 {
 		m.IngressURL = types.StringValue(fmt.Sprintf("http://%s", net.JoinHostPort(status.NodeIP, strconv.Itoa(status.NodePort))))
+	}
+	if status.ClusterIP != "" {
 		m.IngressIP = types.StringValue(status.ClusterIP)
 	}
 }
@@ -157,7 +159,7 @@ func (r *knativeResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				Computed:            true,
 				Default:             stringdefault.StaticString(knative.Ingresses[0]),
 				Validators:          []validator.String{stringvalidator.OneOf(knative.Ingresses...)},
-				MarkdownDescription: "What routes requests to functions: `built-in` is the testbed's own ingress, `traefik` the one of k3s 1.36 or newer with its Knative provider turned on, `none` one that runs already and is named by `ingress_class`; `built-in` by default.",
+				MarkdownDescription: "What routes requests to functions: `built-in` is the testbed's own ingress, `traefik` a Traefik 3.6 or newer of the cluster with its Knative provider set up as below, `none` one that runs already and is named by `ingress_class`; `built-in` by default.",
 			},
 			"ingress_class": schema.StringAttribute{
 				Optional:            true,
@@ -224,12 +226,12 @@ func (r *knativeResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"ingress_url": schema.StringAttribute{
 				Computed:            true,
 				PlanModifiers:       keep,
-				MarkdownDescription: "URL of the built-in ingress at the node, which routes by the host of a request. Null without it.",
+				MarkdownDescription: "URL of the ingress at the node, which routes by the host of a request. Null with `ingress = \"none\"`, and when Traefik's public Service has no port of the node.",
 			},
 			"ingress_cluster_ip": schema.StringAttribute{
 				Computed:            true,
 				PlanModifiers:       keep,
-				MarkdownDescription: "Address of the built-in ingress inside the cluster, port 80. Null without it.",
+				MarkdownDescription: "Address of the ingress inside the cluster, port 80. Null with `ingress = \"none\"`.",
 			},
 		},
 	}
@@ -308,8 +310,12 @@ func (r *knativeResource) apply(ctx context.Context, limit time.Duration, verb s
 	if err != nil {
 		next := "Apply again when the reason is gone."
 		var skip *knative.UpgradeError
-		if errors.As(err, &skip) {
+		var traefik *knative.TraefikError
+		switch {
+		case errors.As(err, &skip):
 			next = "Apply the manifests of each minor release in between first, or destroy Knative and apply again."
+		case errors.As(err, &traefik):
+			next = "Set Traefik up as the documentation of testbed_knative shows, or use ingress = \"built-in\", which needs nothing and no port of the nodes that another ingress may have."
 		}
 		addFailure(diags, verb, "Knative", model.Cluster.ValueString(), err, next)
 		return false

@@ -30,6 +30,11 @@ func Apply(ctx context.Context, cluster *kube.Client, spec Spec, release []byte,
 	if err := checkCluster(ctx, cluster, m.version); err != nil {
 		return err
 	}
+	if spec.Ingress == "traefik" {
+		if err := checkTraefik(ctx, cluster); err != nil {
+			return err
+		}
+	}
 	if err := k3s.LoadArchives(ctx, cluster, m.images(), archives); err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package knative
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,6 +20,9 @@ const (
 	publicService  = ingressName + "-public"
 	privateService = ingressName + "-private"
 )
+
+// httpPort is that of an ingress's Services.
+const httpPort = 80
 
 const rbac = "rbac.authorization.k8s.io/v1"
 
@@ -77,7 +79,7 @@ func ingressServices() []*unstructured.Unstructured {
 			"spec": map[string]any{
 				"type":     kind,
 				"selector": ingressLabels(),
-				"ports":    []any{map[string]any{"name": "http", "port": int64(80), "targetPort": int64(port), "protocol": "TCP"}},
+				"ports":    []any{map[string]any{"name": "http", "port": int64(httpPort), "targetPort": int64(port), "protocol": "TCP"}},
 			},
 		}}
 	}
@@ -97,6 +99,7 @@ func ingressProgram(image, class, nodeIP, clusterIP string) []*unstructured.Unst
 		"apiVersion": rbac, "kind": "ClusterRole", "metadata": meta,
 		"rules": []any{
 			map[string]any{"apiGroups": []any{""}, "resources": []any{"services"}, "verbs": []any{"get", "list", "watch"}},
+			map[string]any{"apiGroups": []any{"discovery.k8s.io"}, "resources": []any{"endpointslices"}, "verbs": []any{"get", "list", "watch"}},
 			map[string]any{"apiGroups": []any{"networking.internal.knative.dev"}, "resources": []any{"ingresses"}, "verbs": []any{"get", "list", "watch"}},
 			map[string]any{"apiGroups": []any{"networking.internal.knative.dev"}, "resources": []any{"ingresses/status"}, "verbs": []any{"update"}},
 		},
@@ -106,6 +109,9 @@ func ingressProgram(image, class, nodeIP, clusterIP string) []*unstructured.Unst
 		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ingressName},
 		"subjects": []any{map[string]any{"kind": "ServiceAccount", "name": ingressName, "namespace": Namespace}},
 	}}
+	at := func(address, service string) string {
+		return address + "," + service + "." + Namespace + ".svc.cluster.local"
+	}
 	port := func(name string, number int) any {
 		return map[string]any{"name": name, "containerPort": int64(number), "protocol": "TCP"}
 	}
@@ -123,7 +129,7 @@ func ingressProgram(image, class, nodeIP, clusterIP string) []*unstructured.Unst
 						"name":            "ingress",
 						"image":           image,
 						"imagePullPolicy": "IfNotPresent",
-						"args":            []any{"ingress", "-class", class, "-public", nodeIP, "-private", clusterIP},
+						"args":            []any{"ingress", "-class", class, "-public", at(nodeIP, publicService), "-private", at(clusterIP, privateService)},
 						"ports":           []any{port("public", ingress.PublicPort), port("private", ingress.PrivatePort)},
 						"readinessProbe": map[string]any{
 							"httpGet":       map[string]any{"path": "/healthz", "port": int64(ingress.HealthPort)},
@@ -144,28 +150,35 @@ func ingressProgram(image, class, nodeIP, clusterIP string) []*unstructured.Unst
 	return []*unstructured.Unstructured{account, role, binding, deployment}
 }
 
-// readIngress fills in where the built-in ingress is reached.
+// readIngress fills in where the ingress is reached, if the cluster has it.
 func (s *Status) readIngress(ctx context.Context, cluster *kube.Client) error {
-	public, err := cluster.Get(ctx, ref("Service", publicService))
-	if errors.Is(err, fs.ErrNotExist) {
+	var public, private *unstructured.Unstructured
+	var err error
+	switch s.Ingress {
+	case "built-in":
+		if public, err = cluster.Get(ctx, ref("Service", publicService)); err == nil {
+			private, err = cluster.Get(ctx, ref("Service", privateService))
+		}
+	case "traefik":
+		public, private, err = findTraefik(ctx, cluster)
+	default:
+		return nil
+	}
+	var missing *TraefikError
+	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &missing) {
+		s.Ingress = "" // the class is set and nothing serves it
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	ports, _, _ := unstructured.NestedSlice(public.Object, "spec", "ports")
-	if len(ports) == 0 {
-		return fmt.Errorf("read the ingress of %s: its Service has no port", cluster.URL())
-	}
-	port, _ := ports[0].(map[string]any)
-	number, _ := port["nodePort"].(int64)
-	s.NodePort = int(number)
-	private, err := cluster.Get(ctx, ref("Service", privateService))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err == nil {
-		s.ClusterIP, _, _ = unstructured.NestedString(private.Object, "spec", "clusterIP")
+	s.ClusterIP, _, _ = unstructured.NestedString(private.Object, "spec", "clusterIP")
+	list, _, _ := unstructured.NestedSlice(public.Object, "spec", "ports")
+	for _, entry := range list {
+		port, _ := entry.(map[string]any)
+		if number, ok := port["nodePort"].(int64); ok && port["port"] == int64(httpPort) {
+			s.NodePort = int(number)
+		}
 	}
 	s.NodeIP, err = workload.NodeAddress(ctx, cluster)
 	return err

@@ -38,9 +38,6 @@ func Observe(ctx context.Context, cluster *kube.Client) (Status, error) {
 	if err := status.readIngress(ctx, cluster); err != nil {
 		return Status{}, err
 	}
-	if status.Ingress == "built-in" && status.NodePort == 0 {
-		status.Ingress = "" // the class is set and nothing serves it
-	}
 	return status, nil
 }
 

@@ -58,7 +58,8 @@ type Status struct {
 	Spec
 	Version string // of the installed release, for example "0.50.0"
 
-	// Where the built-in ingress is reached. Zero without it.
+	// Where the ingress is reached. Zero for one that somebody else runs, and
+	// NodePort for one without a port of the node.
 	NodeIP    string
 	NodePort  int
 	ClusterIP string

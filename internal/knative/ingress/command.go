@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/dynamic"
@@ -23,18 +24,21 @@ const (
 )
 
 // Command is the agent's command "ingress". It runs in a pod, whose service
-// account may read Services and KIngresses and write the latter's status.
+// account may read Services, EndpointSlices and KIngresses and write the
+// latter's status.
 func Command(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("ingress", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	class := flags.String("class", Class, "ingress class")
-	public := flags.String("public", "", "address at which callers outside the cluster reach the public port")
-	private := flags.String("private", "", "address at which pods reach the private port")
+	public := flags.String("public", "", "address of the node, and the name of the Service of the public port")
+	private := flags.String("private", "", "address and name of the Service of the private port")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if flags.NArg() > 0 || net.ParseIP(*public) == nil || net.ParseIP(*private) == nil {
-		return errors.New("it takes -public and -private with an IP address each, and nothing else beside -class")
+	outside, outsideOK := parseBalancer(*public)
+	inside, insideOK := parseBalancer(*private)
+	if flags.NArg() > 0 || !outsideOK || !insideOK {
+		return errors.New("it takes -public and -private with ADDRESS,SERVICE each, and nothing else beside -class")
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {
@@ -45,7 +49,12 @@ func Command(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("make a client of the cluster: %w", err)
 	}
-	return serve(ctx, &controller{client: client, proxy: newProxy(), class: *class, public: *public, private: *private})
+	return serve(ctx, &controller{client: client, proxy: newProxy(), class: *class, public: outside, private: inside})
+}
+
+func parseBalancer(text string) (balancer, bool) {
+	address, service, _ := strings.Cut(text, ",")
+	return balancer{address, service}, net.ParseIP(address) != nil && service != ""
 }
 
 // shutdownTime is how long requests that are under way may take at the end.

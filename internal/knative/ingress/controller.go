@@ -3,15 +3,11 @@ package ingress
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"log"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,8 +17,9 @@ import (
 )
 
 var (
-	ingresses = schema.GroupVersionResource{Group: "networking.internal.knative.dev", Version: "v1alpha1", Resource: "ingresses"}
-	services  = schema.GroupVersionResource{Version: "v1", Resource: "services"}
+	ingresses      = schema.GroupVersionResource{Group: "networking.internal.knative.dev", Version: "v1alpha1", Resource: "ingresses"}
+	services       = schema.GroupVersionResource{Version: "v1", Resource: "services"}
+	endpointSlices = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
 )
 
 // controller keeps a proxy's table as the cluster wants it.
@@ -30,9 +27,17 @@ type controller struct {
 	client          dynamic.Interface
 	proxy           *proxy
 	class           string
-	public, private string // addresses that Knative tells callers
+	public, private balancer
 
 	objects map[schema.GroupVersionResource]map[string]*unstructured.Unstructured
+	settled map[string]version // by KIngress
+}
+
+// version is a KIngress as it was when all its services had endpoints. It stays
+// in place while those of a later one are awaited, so that no request is lost.
+type version struct {
+	spec spec
+	hash string
 }
 
 // event is a change of an object, or the list of all of them.
@@ -46,16 +51,20 @@ type event struct {
 // run follows the cluster until ctx ends.
 func (c *controller) run(ctx context.Context) {
 	c.objects = map[schema.GroupVersionResource]map[string]*unstructured.Unstructured{}
+	c.settled = map[string]version{}
 	events := make(chan event)
-	for _, resource := range []schema.GroupVersionResource{services, ingresses} {
+	followed := []schema.GroupVersionResource{services, endpointSlices, ingresses}
+	for _, resource := range followed {
 		go c.follow(ctx, resource, events)
 	}
+	var again <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case e := <-events:
 			c.take(e)
+		case <-again:
 		}
 		// What else has come already is taken in the same step.
 		for more := true; more; {
@@ -66,8 +75,9 @@ func (c *controller) run(ctx context.Context) {
 				more = false
 			}
 		}
-		if len(c.objects) == 2 { // both lists are known
-			c.route(ctx)
+		again = nil
+		if len(c.objects) == len(followed) && !c.route(ctx) {
+			again = time.After(retryInterval)
 		}
 	}
 }
@@ -135,38 +145,60 @@ func (c *controller) followOnce(ctx context.Context, resource schema.GroupVersio
 }
 
 // route puts a new table in place and then tells Knative which KIngresses are
-// routed now.
-func (c *controller) route(ctx context.Context) {
+// routed now. It returns false when it could not tell.
+func (c *controller) route(ctx context.Context) bool {
 	next := &table{public: map[string][]route{}, private: map[string][]route{}}
-	var routed []*unstructured.Unstructured
+	resolver := c.resolver()
+	settled := map[string]version{}
+	lacking := map[string]string{} // what is awaited, by KIngress
 	for _, name := range sortedByAge(c.objects[ingresses]) {
 		object := c.objects[ingresses][name]
 		if object.GetAnnotations()[classAnnotation] != c.class || object.GetDeletionTimestamp() != nil {
 			continue
 		}
-		var wanted spec
-		content, err := json.Marshal(object.Object["spec"])
-		if err == nil {
-			err = json.Unmarshal(content, &wanted)
-		}
-		var hash string
-		if err == nil {
-			hash, err = wanted.hash(object.GetNamespace(), object.GetName())
-		}
+		wanted, err := parse(object)
 		if err != nil {
 			log.Printf("read ingress %s: %v", name, err)
 			continue
 		}
-		next.add(wanted, hash, c.resolve)
-		routed = append(routed, object)
+		before, known := c.settled[name]
+		lacking[name] = resolver.lacking(wanted.spec)
+		switch {
+		case lacking[name] == "":
+			settled[name] = wanted
+		case known && before.hash != wanted.hash:
+			settled[name], wanted = before, before
+		case known || reported(object):
+			// Its pods have gone since, which does not undo that it is routed.
+			settled[name], lacking[name] = wanted, ""
+		}
+		next.add(wanted.spec, wanted.hash, resolver.resolve)
 	}
 	next.order()
 	c.proxy.table.Store(next)
-	for _, object := range routed {
-		if err := c.report(ctx, object); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-			log.Printf("report ingress %s: %v", key(object), err)
+	c.proxy.backends.keep(next.endpoints())
+	c.settled = settled
+	told := true
+	for name, service := range lacking {
+		err := c.report(ctx, c.objects[ingresses][name], service)
+		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+			log.Printf("report ingress %s: %v", name, err)
+			told = false
 		}
 	}
+	return told
+}
+
+func parse(object *unstructured.Unstructured) (version, error) {
+	var v version
+	content, err := json.Marshal(object.Object["spec"])
+	if err == nil {
+		err = json.Unmarshal(content, &v.spec)
+	}
+	if err == nil {
+		v.hash, err = v.spec.hash(object.GetNamespace(), object.GetName())
+	}
+	return v, err
 }
 
 // sortedByAge returns the keys of objects, the oldest object first, so that a
@@ -183,78 +215,4 @@ func sortedByAge(objects map[string]*unstructured.Unstructured) []string {
 		return strings.Compare(a, b)
 	})
 	return keys
-}
-
-// resolve says where a split's requests go. A Service that is not there yet
-// has no address, so that connecting fails until it is.
-func (c *controller) resolve(s split) target {
-	t := target{percent: s.Percent, append: s.AppendHeaders}
-	service := c.objects[services][s.Namespace+"/"+s.Name]
-	if service == nil {
-		return t
-	}
-	host, _, _ := unstructured.NestedString(service.Object, "spec", "clusterIP")
-	if host == "" || host == "None" {
-		// Named, the cluster's DNS has the addresses of an external or headless one.
-		host, _, _ = unstructured.NestedString(service.Object, "spec", "externalName")
-		if host == "" {
-			host = s.Name + "." + s.Namespace + ".svc"
-		}
-	}
-	number := int64(s.Port.IntValue())
-	ports, _, _ := unstructured.NestedSlice(service.Object, "spec", "ports")
-	for _, entry := range ports {
-		port, _ := entry.(map[string]any)
-		name, _ := port["name"].(string)
-		listed, _ := port["port"].(int64)
-		if name != s.Port.StrVal && listed != number {
-			continue
-		}
-		number = listed
-		protocol, _ := port["appProtocol"].(string)
-		t.h2c = protocol == "kubernetes.io/h2c" || protocol == "" && (strings.HasPrefix(name, "http2") || strings.HasPrefix(name, "h2c"))
-	}
-	t.address = net.JoinHostPort(host, strconv.FormatInt(number, 10))
-	return t
-}
-
-// report writes the status of a KIngress that is routed as it is now.
-func (c *controller) report(ctx context.Context, object *unstructured.Unstructured) error {
-	next := object.DeepCopy()
-	now := metav1.Now().UTC().Format(time.RFC3339)
-	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-	since := map[string]any{}
-	for _, entry := range conditions {
-		if condition, ok := entry.(map[string]any); ok && condition["status"] == "True" {
-			name, _ := condition["type"].(string)
-			since[name] = condition["lastTransitionTime"]
-		}
-	}
-	var wanted []any
-	for _, name := range []string{"LoadBalancerReady", "NetworkConfigured", "Ready"} {
-		began := since[name]
-		if began == nil {
-			began = now
-		}
-		wanted = append(wanted, map[string]any{"type": name, "status": "True", "lastTransitionTime": began})
-	}
-	balancer := func(address string) any {
-		return map[string]any{"ingress": []any{map[string]any{"ip": address}}}
-	}
-	status := map[string]any{
-		"observedGeneration":  object.GetGeneration(),
-		"conditions":          wanted,
-		"publicLoadBalancer":  balancer(c.public),
-		"privateLoadBalancer": balancer(c.private),
-	}
-	next.Object["status"] = status
-	if equality.Semantic.DeepEqual(object.Object["status"], next.Object["status"]) {
-		return nil
-	}
-	updated, err := c.client.Resource(ingresses).Namespace(object.GetNamespace()).UpdateStatus(ctx, next, metav1.UpdateOptions{})
-	if err != nil {
-		return fmt.Errorf("update the status: %w", err)
-	}
-	c.objects[ingresses][key(updated)] = updated
-	return nil
 }

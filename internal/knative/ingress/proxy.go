@@ -5,12 +5,11 @@ import (
 	"errors"
 	"log"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // What a request has to say to be a probe, and what it is answered with.
@@ -23,31 +22,14 @@ const (
 
 // proxy routes by the table that it holds at the moment.
 type proxy struct {
-	table atomic.Pointer[table]
-	http1 http.RoundTripper
-	h2c   http.RoundTripper
+	table    atomic.Pointer[table]
+	backends *backends
+	buffers  buffers
 }
 
 func newProxy() *proxy {
-	p := &proxy{}
+	p := &proxy{backends: newBackends()}
 	p.table.Store(&table{})
-	dialer := &net.Dialer{Timeout: 5 * time.Second}
-	transport := func(h2c bool) http.RoundTripper {
-		var protocols http.Protocols
-		protocols.SetHTTP1(!h2c)
-		protocols.SetUnencryptedHTTP2(h2c)
-		return &http.Transport{
-			DialContext:         dialer.DialContext,
-			Protocols:           &protocols,
-			DisableCompression:  true,
-			MaxIdleConnsPerHost: 1000,
-			IdleConnTimeout:     time.Minute,
-			// Small writes would wait for others.
-			WriteBufferSize: 32 << 10,
-			ReadBufferSize:  32 << 10,
-		}
-	}
-	p.http1, p.h2c = transport(false), transport(true)
 	return p
 }
 
@@ -64,17 +46,23 @@ func (p *proxy) private() http.Handler {
 type choice struct {
 	route  *route
 	target *target
+	flush  func() // what was written of the answer
 }
 
 type choiceKey struct{}
 
+func chosen(r *http.Request) choice {
+	c, _ := r.Context().Value(choiceKey{}).(choice)
+	return c
+}
+
 func (p *proxy) handler(side func(*table) map[string][]route) http.Handler {
 	reverse := &httputil.ReverseProxy{
-		Rewrite:       rewrite,
-		Transport:     p,
-		FlushInterval: -1, // streams pass as they come
-		ErrorHandler:  answerFailure,
-		ErrorLog:      log.Default(),
+		Rewrite:      rewrite,
+		Transport:    p,
+		BufferPool:   &p.buffers,
+		ErrorHandler: answerFailure,
+		ErrorLog:     log.Default(),
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		route := find(side(p.table.Load()), r)
@@ -91,48 +79,75 @@ func (p *proxy) handler(side func(*table) map[string][]route) http.Handler {
 		if r.Header.Get(probeHeader) != "" && r.Header.Get(hashHeader) == hashOverride {
 			r.Header.Set(hashHeader, route.hash)
 		}
-		reverse.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), choiceKey{}, choice{route, target})))
+		c := choice{route: route, target: target, flush: func() { _ = http.NewResponseController(w).Flush() }}
+		answer := w
+		if !target.h2c && r.Header.Get("Upgrade") == "" {
+			answer = unflushed{w}
+		}
+		reverse.ServeHTTP(answer, r.WithContext(context.WithValue(r.Context(), choiceKey{}, c)))
 	})
 }
 
+// unflushed takes from an answer what httputil flushes by, which is a timer for
+// each answer. The body of an answer flushes what came before it waits for
+// more, and a short answer is written once.
+type unflushed struct{ http.ResponseWriter }
+
 // rewrite turns a request into the one that the target gets.
 func rewrite(r *httputil.ProxyRequest) {
-	chosen, _ := r.In.Context().Value(choiceKey{}).(choice)
+	c := chosen(r.In)
 	r.Out.URL = &url.URL{
-		Scheme: "http", Host: chosen.target.address,
+		Scheme: "http", Host: c.target.name,
 		Path: r.In.URL.Path, RawPath: r.In.URL.RawPath, RawQuery: r.In.URL.RawQuery,
 	}
 	r.Out.Host = r.In.Host
-	if chosen.route.rewriteHost != "" {
-		r.Out.Host = chosen.route.rewriteHost
+	if c.route.rewriteHost != "" {
+		r.Out.Host = c.route.rewriteHost
 	}
+	// The ingress has told the client to go on as soon as it reads the body.
+	r.Out.Header.Del("Expect")
 	// Proxies before this one stay known.
 	r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
 	r.SetXForwarded()
 	if proto := r.In.Header.Get("X-Forwarded-Proto"); proto != "" {
 		r.Out.Header.Set("X-Forwarded-Proto", proto)
 	}
-	for name, value := range chosen.route.append {
+	for name, value := range c.route.append {
 		r.Out.Header.Set(name, value)
 	}
-	for name, value := range chosen.target.append {
+	for name, value := range c.target.append {
 		r.Out.Header.Set(name, value)
 	}
 }
 
-// RoundTrip sends a request by the protocol that its target speaks.
+// RoundTrip sends a request to an endpoint of its target.
 func (p *proxy) RoundTrip(r *http.Request) (*http.Response, error) {
-	chosen, _ := r.Context().Value(choiceKey{}).(choice)
-	if chosen.target.h2c {
-		return p.h2c.RoundTrip(r)
-	}
-	return p.http1.RoundTrip(r)
+	c := chosen(r)
+	return p.backends.roundTrip(r, c.target, c.flush)
 }
 
 func answerFailure(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) {
 		return // nobody reads the answer
 	}
-	log.Printf("%s %s%s: %v", r.Method, r.Host, r.URL.Path, err)
-	http.Error(w, "the function does not answer: "+err.Error(), http.StatusBadGateway)
+	log.Printf("%s %s%s to %s: %v", r.Method, r.Host, r.URL.Path, r.URL.Host, err)
+	status := http.StatusBadGateway
+	if errors.Is(err, errNoEndpoint) {
+		status = http.StatusServiceUnavailable
+	}
+	http.Error(w, "the function does not answer: "+err.Error(), status)
 }
+
+// buffers are those that bodies are copied by.
+type buffers struct{ pool sync.Pool }
+
+const bufferSize = 32 << 10
+
+func (b *buffers) Get() []byte {
+	if buffer, ok := b.pool.Get().(*[bufferSize]byte); ok {
+		return buffer[:]
+	}
+	return make([]byte, bufferSize)
+}
+
+func (b *buffers) Put(buffer []byte) { b.pool.Put((*[bufferSize]byte)(buffer)) }

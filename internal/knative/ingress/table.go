@@ -26,10 +26,11 @@ type route struct {
 
 // target is one share of a route's requests.
 type target struct {
-	address string // host:port to connect to
-	h2c     bool
-	percent int
-	append  map[string]string
+	name      string // of the Service and its port, for people
+	endpoints []*endpoint
+	h2c       bool
+	percent   int
+	append    map[string]string
 }
 
 // add routes a KIngress. Where the same host is in several, the first has it.
@@ -60,6 +61,21 @@ func (t *table) add(s spec, hash string, resolve func(split) target) {
 			}
 		}
 	}
+}
+
+// endpoints returns all that requests may go to.
+func (t *table) endpoints() map[*endpoint]bool {
+	all := map[*endpoint]bool{}
+	for routes := range maps.Values(t.private) { // which has all that is public
+		for _, route := range routes {
+			for _, split := range route.splits {
+				for _, e := range split.endpoints {
+					all[e] = true
+				}
+			}
+		}
+	}
+	return all
 }
 
 // order puts the routes of each host in the order in which they are tried: the
