@@ -88,8 +88,9 @@ type client struct {
 	since   time.Time // when it was used last
 	release func() bool
 
-	in     *bufio.Reader // of every connection, one after the other
-	answer []byte        // body of the last answer; the memory is used again
+	in       *bufio.Reader // of every connection, one after the other
+	exchange exchange      // the request under way
+	answer   []byte        // body of the last answer; the memory is used again
 }
 
 // session is a connection that carries requests.
@@ -136,7 +137,8 @@ func (c *client) close() {
 // The answer is read to its end before it is checked, so that checking is
 // outside the measured time.
 func (c *client) send(ctx context.Context, record *Record, start time.Time) {
-	x := &exchange{timeout: c.Timeout, deadline: start.Add(c.Timeout)}
+	x := &c.exchange
+	*x = exchange{timeout: c.Timeout, deadline: start.Add(c.Timeout)}
 	got, err := c.call(ctx, record, x, start)
 	end := x.end
 	if err != nil || end.IsZero() {

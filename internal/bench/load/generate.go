@@ -30,7 +30,7 @@ func Generate(ctx context.Context, job Job, gate Gate) (Result, error) {
 	if err := job.Validate(); err != nil {
 		return Result{}, err
 	}
-	g := &generator{job: job, records: make([]Record, job.Count())}
+	g := &generator{job: job, records: blankRecords(job)}
 	if job.Model.Open() {
 		g.due = job.Model.schedule(job.Requests, job.Client, max(job.Clients, 1))
 	}
@@ -59,6 +59,17 @@ func Generate(ctx context.Context, job Job, gate Gate) (Result, error) {
 	}
 	runtime.ReadMemStats(&after)
 	return Result{Started: g.started, Collections: after.NumGC - before.NumGC, Lag: LagOf(g.records), Records: g.records}, nil
+}
+
+// blankRecords returns the records of a job with what is known of them before it
+// begins. Writing that also has the system provide their memory, which in the
+// middle of a request takes longer than many a request.
+func blankRecords(job Job) []Record {
+	records := make([]Record, job.Count())
+	for i := range records {
+		records[i].Seq, records[i].Client, records[i].Warmup = i, job.Client, i < job.warmups()
+	}
+	return records
 }
 
 // generator is a job under way.
@@ -184,7 +195,6 @@ func (w *worker) send(ctx context.Context, seq int, due time.Time) {
 	} else {
 		record.Lag = now.Sub(due)
 	}
-	record.Seq, record.Client, record.Warmup = seq, w.job.Client, seq < w.job.warmups()
 	record.Intended, record.Start = due.Sub(w.started), now.Sub(w.started)
 	w.client.send(ctx, record, now)
 	record.Total += record.Start - record.Intended

@@ -117,7 +117,7 @@ func (h *http1) read(x *exchange, body []byte) (answer, error) {
 			return got, err
 		}
 		if x.first.IsZero() {
-			x.first = time.Now()
+			x.first = h.now()
 		}
 		if got, err = parseStatus(line); err != nil {
 			return got, err
@@ -133,10 +133,19 @@ func (h *http1) read(x *exchange, body []byte) (answer, error) {
 			length = 0
 		}
 		got.body, err = h.body(length, body)
-		x.end = time.Now()
+		x.end = h.now()
 		h.keep = keep && length != untilClosed && err == nil
 		return got, err
 	}
+}
+
+// now returns when what was last looked at was read. What has been done with it
+// since then is not counted, unless it had to be decrypted.
+func (h *http1) now() time.Time {
+	if h.conn == h.wire {
+		return h.wire.read
+	}
+	return time.Now()
 }
 
 // line returns the next line of a header without its end.

@@ -4,8 +4,15 @@ package load
 
 import "time"
 
-// reader is nothing here: the connection reads.
-type reader struct{ sent time.Time }
+// reader has nothing to read by here: the connection reads.
+type reader struct{ sent, read time.Time }
+
+// Read is that of the connection, and takes the time along.
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.TCPConn.Read(p)
+	w.read = time.Now()
+	return n, err
+}
 
 // ask sends a request.
 func (w *wire) ask(request []byte) {

@@ -20,7 +20,7 @@ type generator struct {
 }
 
 func (o options) generators() []generator {
-	connections, seconds := strconv.Itoa(o.connections), fmt.Sprintf("%ds", int(o.seconds.Seconds()))
+	connections, seconds := strconv.Itoa(o.connections), fmt.Sprintf("%ds", int(o.round.Seconds()))
 	return []generator{
 		{"testbed", func(ctx context.Context, url string) (float64, error) { return o.own(ctx, url) }},
 		{"hey", printed(`Requests/sec:\s+([0-9.]+)`, o.hey, "-z", seconds, "-c", connections, "-disable-compression")},
@@ -51,7 +51,7 @@ func (o options) own(ctx context.Context, url string) (float64, error) {
 			}
 		}
 		rate = float64(requests) / (last - first).Seconds()
-		requests = int(rate * o.seconds.Seconds())
+		requests = int(rate * o.round.Seconds())
 	}
 	return rate, nil
 }
@@ -103,7 +103,7 @@ func throughput(ctx context.Context, o options) (float64, error) {
 		}
 	}
 	own := median(rates["testbed"])
-	fmt.Printf("closed loop, requests/s, median of %d rounds of %s\n", o.rounds, o.seconds)
+	fmt.Printf("closed loop, requests/s, median of %d rounds of %s\n", o.rounds, o.round)
 	for _, g := range o.generators() {
 		rate := median(rates[g.name])
 		want := map[string]float64{"hey": 1, "fortio": 1, "wrk": 0.5}[g.name]

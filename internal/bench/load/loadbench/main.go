@@ -17,8 +17,9 @@ import (
 type options struct {
 	hey, fortio, wrk string // programs
 	connections      int
-	seconds          time.Duration // of each measurement
-	rounds           int
+	rounds           int           // of the throughput
+	round            time.Duration // of each generator in each of them
+	seconds          time.Duration // of each other measurement
 }
 
 func main() {
@@ -40,8 +41,9 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.fortio, "fortio", "fortio", "`program`")
 	flags.StringVar(&o.wrk, "wrk", "wrk", "`program`")
 	flags.IntVar(&o.connections, "connections", 16, "`number` of connections of the throughput")
-	flags.DurationVar(&o.seconds, "time", 4*time.Second, "`time` of each measurement")
-	flags.IntVar(&o.rounds, "rounds", 3, "`number` of rounds of the throughput, the median of which counts")
+	flags.IntVar(&o.rounds, "rounds", 9, "`number` of rounds of the throughput, the median of which counts")
+	flags.DurationVar(&o.round, "round", 2*time.Second, "`time` of each generator in each round, in whole seconds")
+	flags.DurationVar(&o.seconds, "time", 4*time.Second, "`time` of each other measurement")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
