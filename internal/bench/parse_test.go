@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"bytes"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -33,6 +35,20 @@ func TestParseSamples(t *testing.T) {
 	want[1].Detail = ""
 	if diff := cmp.Diff(want, tally); diff != "" {
 		t.Errorf("samples with few columns (-want +got):\n%s", diff)
+	}
+}
+
+// Fields are found wherever they lie, and whatever bytes they are of.
+func TestAppendFields(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for range 10000 {
+		line := make([]byte, random.IntN(40))
+		for i := range line {
+			line[i] = []byte{',', ',' - 1, ',' + 1, ',' | 0x80, 0, 1, 0x7f, 0x80, 0xff}[random.IntN(9)]
+		}
+		if got, want := appendFields(nil, line), bytes.Split(line, []byte(",")); !cmp.Equal(got, want) {
+			t.Fatalf("%q is split into %q, want %q", line, got, want)
+		}
 	}
 }
 

@@ -2,8 +2,11 @@ package bench
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/bench/load"
 )
@@ -126,29 +129,45 @@ func (p Plan) cells() []Cell {
 }
 
 // Summarize returns the result of every cell of the plan and the comparison of
-// every cell of another arm with the baseline.
+// every cell of another arm with the baseline. Cells that differ in more than
+// their arm have nothing to do with each other and are worked on side by side.
 func Summarize(p Plan, tally *Tally) ([]Result, []Comparison) {
-	counted, first := tally.Counted(), tally.First()
-	random := rand.New(rand.NewPCG(p.Seed, 1))
-	var results []Result
-	var comparisons []Comparison
-	var base cellTimes // of the last cell of the baseline, which comes before its comparisons
-	for _, cell := range p.cells() {
-		times := timesOf(counted[cell])
+	tally.settle() // from here on it is only read
+	groups := slices.Collect(slices.Chunk(p.cells(), len(p.Arms)))
+	results, comparisons := make([][]Result, len(groups)), make([][]Comparison, len(groups))
+	var working errgroup.Group
+	working.SetLimit(runtime.GOMAXPROCS(0))
+	for i, cells := range groups {
+		working.Go(func() error {
+			results[i], comparisons[i] = summarizeArms(cells, tally, rand.New(rand.NewPCG(p.Seed, uint64(i)+1)))
+			return nil
+		})
+	}
+	_ = working.Wait() // none fails
+	compared := slices.Concat(comparisons...)
+	adjust(compared)
+	return slices.Concat(results...), compared
+}
+
+// summarizeArms does so for cells that differ in their arm only, the baseline
+// first.
+func summarizeArms(cells []Cell, tally *Tally, random *rand.Rand) (results []Result, comparisons []Comparison) {
+	var base cellTimes
+	for i, cell := range cells {
+		times := timesOf(tally.counted[cell])
 		result := Result{Cell: cell, Errors: tally.Failed(cell)}
 		result.describe(times)
-		result.describeFirst(first[cell])
+		result.describeFirst(tally.first[cell])
 		result.describeLag(tally.Lag(cell))
 		results = append(results, result)
-		if cell.Arm == p.Baseline {
+		if i == 0 {
 			base = times
 			continue
 		}
-		comparison := Comparison{Cell: cell, Baseline: p.Baseline}
+		comparison := Comparison{Cell: cell, Baseline: cells[0].Arm}
 		comparison.describe(times, base, random)
 		comparisons = append(comparisons, comparison)
 	}
-	adjust(comparisons)
 	return results, comparisons
 }
 

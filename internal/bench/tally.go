@@ -14,7 +14,9 @@ type Times map[Cell]map[int][]float64
 // a time: 12 bytes for a request that counts, so that a run of millions can be
 // summarised in little memory.
 type Tally struct {
-	open    bool              // the requests were those of an open loop
+	open    bool // the requests were those of an open loop
+	planned int  // requests of a cell in all blocks
+	blocks  int
 	counted Times             // requests that are part of the summary
 	first   Times             // requests that set up their cell's session
 	lags    map[Cell][]uint32 // client's own part in the times that count, nanoseconds
@@ -41,7 +43,7 @@ type ends struct {
 
 // NewTally returns an empty tally for the samples of a plan.
 func NewTally(plan Plan) *Tally {
-	return &Tally{open: plan.Load.Open(), lags: map[Cell][]uint32{}, counted: Times{}, first: Times{}, ends: map[Cell]*ends{}}
+	return &Tally{open: plan.Load.Open(), planned: plan.Requests, blocks: max(plan.Blocks, 1), lags: map[Cell][]uint32{}, counted: Times{}, first: Times{}, ends: map[Cell]*ends{}}
 }
 
 // Add takes a sample in, of which nothing is kept but numbers and names.
@@ -53,7 +55,7 @@ func (t *Tally) Add(s *Sample) {
 	if !failed && !s.counts(t.open) {
 		return
 	}
-	if s.Block != t.block || s.Cell != t.cell {
+	if t.of == nil || s.Block != t.block || s.Cell != t.cell {
 		t.settle()
 		t.turnTo(s.Cell, s.Block)
 	}
@@ -82,23 +84,33 @@ func (e *ends) add(s *Sample) {
 
 func (t *Tally) turnTo(cell Cell, block int) {
 	t.cell, t.block = cell, block
-	t.times, t.late = t.counted[cell][block], t.lags[cell]
+	t.times, t.late = room(t.counted[cell][block], t.planned/t.blocks+1), room(t.lags[cell], t.planned)
 	if t.of = t.ends[cell]; t.of == nil {
 		t.of = &ends{statuses: map[int]int{}}
 		t.ends[cell] = t.of
 	}
 }
 
-// settle puts the times of the last cell and block where the others are.
+// room returns values with room for as many as are to come, so that they do not
+// have to move. What says how many may be wrong.
+func room[T any](values []T, planned int) []T {
+	const most = 1 << 20
+	return slices.Grow(values, min(max(planned-len(values), 0), most))
+}
+
+// settle puts the times of the last cell and block where the others are. Until
+// more samples come, doing so again changes nothing.
 func (t *Tally) settle() {
+	if t.of == nil {
+		return
+	}
 	if len(t.times) > 0 {
 		t.counted.blocks(t.cell)[t.block] = t.times
 		t.lags[t.cell] = t.late
 	}
-	if t.of != nil {
-		t.of.spent += t.of.to.Sub(t.of.from)
-		t.of.from, t.of.to = time.Time{}, time.Time{}
-	}
+	t.of.spent += t.of.to.Sub(t.of.from)
+	t.of.from, t.of.to = time.Time{}, time.Time{}
+	t.of, t.times, t.late = nil, nil, nil
 }
 
 // Counted returns the times of the requests that are part of the summary:
