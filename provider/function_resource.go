@@ -31,6 +31,7 @@ import (
 
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/function"
 	"github.com/terraform-testbed/terraform-provider-testbed/internal/kube"
+	"github.com/terraform-testbed/terraform-provider-testbed/internal/workload"
 )
 
 var (
@@ -402,18 +403,43 @@ func (r *functionResource) ValidateConfig(ctx context.Context, req resource.Vali
 	if resp.Diagnostics.HasError() || model.Runtime.IsUnknown() {
 		return
 	}
-	knative := model.Runtime.ValueString() == function.Knative
-	if knative && !model.Replicas.IsNull() {
-		resp.Diagnostics.AddAttributeError(path.Root("replicas"), "Invalid Replicas", "Knative decides how many pods there are. Say how with scale, for example scale = { min = 2, max = 2 }.")
-	}
-	if model.Scale == nil {
-		return
-	}
-	if !knative {
+	if model.Runtime.ValueString() == function.Knative {
+		model.validateKnative(&resp.Diagnostics)
+	} else if model.Scale != nil {
 		resp.Diagnostics.AddAttributeError(path.Root("scale"), "Invalid Scale", "A Deployment has a fixed number of pods. Use replicas, or runtime = \"knative\".")
 	}
-	if scale := model.Scale.scale(); !model.Scale.Min.IsUnknown() && !model.Scale.Max.IsUnknown() && scale.Max != 0 && scale.Max < scale.Min {
-		resp.Diagnostics.AddAttributeError(path.Root("scale"), "Invalid Scale", fmt.Sprintf("The largest number of pods is %d and the least %d. Set max to %d or more, or to 0 for no limit.", scale.Max, scale.Min, scale.Min))
+}
+
+// validateKnative refuses what Knative's webhook would, or what would never
+// become ready.
+func (m *functionModel) validateKnative(diags *diag.Diagnostics) {
+	if !m.Replicas.IsNull() {
+		diags.AddAttributeError(path.Root("replicas"), "Invalid Replicas", "Knative decides how many pods there are. Say how with scale, for example scale = { min = 2, max = 2 }.")
+	}
+	if name := m.Name.ValueString(); len(name) > function.LongestKnativeName || name != "" && name[0] <= '9' {
+		diags.AddAttributeError(path.Root("name"), "Invalid Name", fmt.Sprintf("The name of a Knative function begins with a letter and has %d characters at most, since its Services are named after it: %q has %d.", function.LongestKnativeName, name, len(name)))
+	}
+	if port := int(m.Port.ValueInt64()); function.ReservedPort(port) {
+		diags.AddAttributeError(path.Root("port"), "Invalid Port", fmt.Sprintf("Knative's queue-proxy listens on port %d of each pod. Have the function listen on another, for example %d.", port, function.DefaultPort))
+	}
+	for name := range m.Env.Elements() {
+		if function.ReservedVariable(name) {
+			diags.AddAttributeError(path.Root("env").AtMapKey(name), "Invalid Variable", fmt.Sprintf("Knative itself sets %s. Remove it, or give it another name.", name))
+		}
+	}
+	if m.Scale == nil || m.Scale.Max.IsUnknown() {
+		return
+	}
+	scale := m.Scale.scale()
+	for _, other := range []struct {
+		name   string
+		wanted types.Int64
+		pods   int
+	}{{"least", m.Scale.Min, scale.Min}, {"initial", m.Scale.Initial, scale.Initial}} {
+		if !other.wanted.IsUnknown() && scale.Max != 0 && scale.Max < other.pods {
+			diags.AddAttributeError(path.Root("scale"), "Invalid Scale", fmt.Sprintf("The largest number of pods is %d and the %s number %d. Set max to %d or more, or to 0 for no limit.", scale.Max, other.name, other.pods, other.pods))
+			return
+		}
 	}
 }
 
@@ -458,9 +484,22 @@ func (r *functionResource) apply(ctx context.Context, limit time.Duration, verb 
 			"Function %q: %s.\n\nCheck that the address is one of the node, and that kube-proxy answers on all addresses: with k3s, config = jsonencode({ \"kube-proxy-arg\" = [\"nodeport-addresses=0.0.0.0/0\"] }) of the testbed_k3s_cluster.",
 			model.Name.ValueString(), err))
 	} else if err != nil {
-		addFailure(diags, verb, "Function", model.Name.ValueString(), err, "Apply again when the reason is gone.")
+		addFailure(diags, verb, "Function", model.Name.ValueString(), err, model.afterFailure(err))
 	}
 	return err == nil
+}
+
+// afterFailure says what to do about an error.
+func (m *functionModel) afterFailure(err error) string {
+	var image *workload.ImageError
+	if !errors.As(err, &image) {
+		return "Apply again when the reason is gone."
+	}
+	next := "Check the image's name, tag and registry. On a cluster without a registry, put the image's archive among the airgap_images of the testbed_k3s_cluster"
+	if m.Runtime.ValueString() == function.Knative {
+		next += ", under a name that begins with \"dev.local/\": any other Knative looks up in its registry, unless it has a digest"
+	}
+	return next + "."
 }
 
 func (r *functionResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {

@@ -78,6 +78,26 @@ resource "testbed_function" "echo" {
   depends_on = [testbed_knative.test]
 }
 `
+	run := `
+resource "testbed_benchmark_run" "ways" {
+  name      = "ways"
+  client    = { cluster = testbed_knative.test.cluster }
+  functions = { hello = { protocol = "h2c" }, echo = { payload_bytes = 1000, echo = true } }
+  baseline  = "pods"
+  arms = {
+    pods = { urls = { hello = testbed_function.hello.node_port_url, echo = testbed_function.echo.cluster_ip_url } }
+    ingress = {
+      urls  = { hello = testbed_knative.test.ingress_url, echo = "http://${testbed_knative.test.ingress_cluster_ip}" }
+      hosts = { hello = testbed_function.hello.host, echo = testbed_function.echo.service }
+    }
+  }
+  scenarios    = { local = { profiles = {} } }
+  requests     = 4
+  blocks       = 1
+  keep_results = false
+  results_dir  = "` + t.TempDir() + `"
+}
+`
 	const resourceName, hello = "testbed_knative.test", "testbed_function.hello"
 	edge := func() host.Host {
 		h, err := local.NewOpener(dir).Open(t.Context(), local.URL("edge"))
@@ -93,6 +113,11 @@ resource "testbed_function" "echo" {
 		}
 		t.Cleanup(c.Close)
 		return c
+	}
+	var began time.Time
+	begin := func() { began = time.Now() }
+	took := func(what string) {
+		t.Logf("%s took %.1f s, plan and check included", what, time.Since(began).Seconds())
 	}
 	resource.Test(t, resource.TestCase{
 		ProtoV6ProviderFactories: factories(),
@@ -110,21 +135,44 @@ resource "testbed_function" "hello" {
 				ExpectError: wrapped(`has no Knative; declare a testbed_knative`),
 			},
 			{
+				PreConfig:        begin,
 				Config:           cluster + knative(),
 				ConfigPlanChecks: resource.ConfigPlanChecks{PostApplyPostRefresh: []plancheck.PlanCheck{plancheck.ExpectEmptyPlan()}},
 				ConfigStateChecks: []statecheck.StateCheck{
 					statecheck.ExpectKnownValue(resourceName, tfjsonpath.New("version"), knownvalue.StringExact("0.50.0")),
 				},
-				Check: func(*terraform.State) error { t.Log(residentMemory(t.Context(), edge())); return nil },
+				Check: func(*terraform.State) error {
+					took("Knative")
+					return residentMemory(t, edge())
+				},
 			},
 			{
+				PreConfig:        begin,
 				Config:           cluster + knative() + functions,
 				ConfigPlanChecks: resource.ConfigPlanChecks{PostApplyPostRefresh: []plancheck.PlanCheck{plancheck.ExpectEmptyPlan()}},
 				ConfigStateChecks: []statecheck.StateCheck{
 					statecheck.ExpectKnownValue(hello, tfjsonpath.New("host"), knownvalue.StringExact("hello-world.default.knative.test")),
 					statecheck.ExpectKnownValue(hello, tfjsonpath.New("revision"), knownvalue.StringExact("hello-world-00001")),
 				},
-				Check: func(s *terraform.State) error { return callKnative(t.Context(), edge(), s) },
+				Check: func(s *terraform.State) error {
+					took("two functions")
+					return callKnative(t.Context(), edge(), s)
+				},
+			},
+			{
+				// A run calls the pods and the ingress, and asks that for each function.
+				Config: cluster + knative() + functions + run,
+				ConfigStateChecks: []statecheck.StateCheck{
+					statecheck.ExpectKnownValue("testbed_benchmark_run.ways", tfjsonpath.New("results"), knownvalue.ListSizeExact(8)),
+				},
+				Check: func(s *terraform.State) error {
+					for name, value := range s.RootModule().Resources["testbed_benchmark_run.ways"].Primary.Attributes {
+						if strings.HasPrefix(name, "results.") && (strings.HasSuffix(name, ".errors") && value != "0" || strings.HasSuffix(name, ".count") && value != "4") {
+							return fmt.Errorf("%s is %s", name, value)
+						}
+					}
+					return nil
+				},
 			},
 			{
 				ResourceName: resourceName, ImportState: true, ImportStateId: "k3s+local://edge", ImportStateVerify: true,
@@ -139,8 +187,7 @@ resource "testbed_function" "hello" {
 				// A function that was deleted by hand comes back, and a change of the
 				// settings reaches Knative.
 				PreConfig: func() {
-					err := client().Delete(t.Context(), kube.Ref{APIVersion: "serving.knative.dev/v1", Kind: "Service", Namespace: "default", Name: "hello-world"},
-						kube.Ref{APIVersion: "v1", Kind: "Service", Namespace: "default", Name: "hello-world-pods"})
+					err := client().Delete(t.Context(), kube.Ref{APIVersion: "serving.knative.dev/v1", Kind: "Service", Namespace: "default", Name: "hello-world"})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -214,11 +261,13 @@ func callWithHost(ctx context.Context, from host.Host, url, name, payload string
 	return body, err
 }
 
-// residentMemory says what the programs of the control plane take.
-func residentMemory(ctx context.Context, h host.Host) string {
-	out, err := h.Run(ctx, host.Command{Argv: []string{"ps", "-eo", "rss=,args="}})
+// residentMemory prints what the programs of the control plane take, which an
+// edge node has to have to spare.
+func residentMemory(t *testing.T, h host.Host) error {
+	const most = 300 // MiB
+	out, err := h.Run(t.Context(), host.Command{Argv: []string{"ps", "-eo", "rss=,args="}})
 	if err != nil {
-		return err.Error()
+		return err
 	}
 	var text strings.Builder
 	total := 0
@@ -230,7 +279,11 @@ func residentMemory(ctx context.Context, h host.Host) string {
 			total += kib
 		}
 	}
-	return fmt.Sprintf("Knative's programs are resident with %d MiB: %s", total>>10, strings.TrimSuffix(text.String(), ", "))
+	t.Logf("Knative's programs are resident with %d MiB: %s", total>>10, strings.TrimSuffix(text.String(), ", "))
+	if total == 0 || total>>10 > most {
+		return fmt.Errorf("Knative's programs are resident with %d MiB; they are to be seen, and to take %d at most", total>>10, most)
+	}
+	return nil
 }
 
 // noKnative reports anything of Knative that a cluster still has.

@@ -180,11 +180,13 @@ func (r *knativeResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"scale_to_zero_grace_period": schema.StringAttribute{
 				Optional: true, Computed: true, CustomType: timetypes.GoDurationType{}, Default: stringdefault.StaticString("30s"),
-				MarkdownDescription: "How long the last pod is kept after that is decided; `30s` by default.",
+				Validators:          []validator.String{durationFrom{least: time.Second}},
+				MarkdownDescription: "How long the last pod is kept after that is decided, 1s or more; `30s` by default.",
 			},
 			"stable_window": schema.StringAttribute{
 				Optional: true, Computed: true, CustomType: timetypes.GoDurationType{}, Default: stringdefault.StaticString("1m"),
-				MarkdownDescription: "Time that the autoscaler averages over, from 6s to 1h; `1m` by default.",
+				Validators:          []validator.String{durationFrom{least: knative.LeastWindow, most: knative.MostWindow}},
+				MarkdownDescription: "Time that the autoscaler averages over, from 6s to 1h in whole seconds; `1m` by default.",
 			},
 			"target_burst_capacity": schema.Int64Attribute{
 				Optional:            true,
@@ -221,7 +223,7 @@ func (r *knativeResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"version": schema.StringAttribute{
 				Computed:            true,
 				PlanModifiers:       keep,
-				MarkdownDescription: "Version of Knative Serving that the manifests are of, for example `0.50.0`.",
+				MarkdownDescription: "Version of Knative Serving that the manifests are of, for example `1.23.0`; those that are built from the Go modules have the version of these, `0.50.0` for the same release.",
 			},
 			"ingress_url": schema.StringAttribute{
 				Computed:            true,
@@ -310,12 +312,15 @@ func (r *knativeResource) apply(ctx context.Context, limit time.Duration, verb s
 	if err != nil {
 		next := "Apply again when the reason is gone."
 		var skip *knative.UpgradeError
+		var old *knative.OldKubernetesError
 		var traefik *knative.TraefikError
 		switch {
 		case errors.As(err, &skip):
 			next = "Apply the manifests of each minor release in between first, or destroy Knative and apply again."
 		case errors.As(err, &traefik):
 			next = "Set Traefik up as the documentation of testbed_knative shows, or use ingress = \"built-in\", which needs nothing and no port of the nodes that another ingress may have."
+		case errors.As(err, &old):
+			next = "Raise the version of the testbed_k3s_cluster, or name the manifests of an older release of Knative."
 		}
 		addFailure(diags, verb, "Knative", model.Cluster.ValueString(), err, next)
 		return false

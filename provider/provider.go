@@ -5,6 +5,7 @@ package provider
 import (
 	"context"
 	"net"
+	"net/http"
 	"path/filepath"
 	"sync"
 	"time"
@@ -43,6 +44,9 @@ type testbedProvider struct {
 
 	// dial, when set, opens connections to hosts that are reached by SSH.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	// downloads, when set, gets files from URLs.
+	downloads *http.Client
 
 	// owner is the id by which hosts know who changes them. A provider that is
 	// configured again, as one that a debugger or a test serves, is the same.
@@ -130,6 +134,9 @@ func (p *testbedProvider) Configure(ctx context.Context, req provider.ConfigureR
 	}
 	data.clusters = kube.NewOpener(data.hosts)
 	data.artifacts = artifact.NewCache(filepath.Join(data.dataDir, "cache"))
+	if p.downloads != nil {
+		data.artifacts.Client = p.downloads
+	}
 	data.forwards = &forwards{}
 	resp.ResourceData = data
 	resp.DataSourceData = data

@@ -68,8 +68,10 @@ func (e *ChecksumError) Error() string {
 // digest, and for each URL a note of the digest it had. It may be shared by
 // several processes.
 type Cache struct {
-	dir    string
-	client *http.Client
+	dir string
+
+	// Client downloads. It is http.DefaultClient unless somebody sets another.
+	Client *http.Client
 
 	// One fetch at a time, so that two clusters download their common files
 	// once.
@@ -88,7 +90,7 @@ type fingerprint struct {
 
 // NewCache returns a cache in a folder, which is made when it is needed.
 func NewCache(dir string) *Cache {
-	return &Cache{dir: dir, client: http.DefaultClient, hashed: map[fingerprint]string{}}
+	return &Cache{dir: dir, Client: http.DefaultClient, hashed: map[fingerprint]string{}}
 }
 
 func isURL(location string) bool {
@@ -278,7 +280,7 @@ func (c *Cache) get(ctx context.Context, location string, to io.Writer) error {
 	if err != nil {
 		return err
 	}
-	response, err := c.client.Do(request)
+	response, err := c.Client.Do(request)
 	if err != nil {
 		if ctx.Err() != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -26,6 +27,21 @@ const (
 	// podPort is where the queue-proxy of a pod takes HTTP/1.1.
 	podPort = 8012
 )
+
+// LongestKnativeName is how long the name of a Knative function may be, so that
+// the Service of its revisions' pods is named after it.
+const LongestKnativeName = 63 - len("-00001-private")
+
+// ReservedPort tells whether the port of a container is one that the queue-proxy
+// beside it listens on.
+func ReservedPort(port int) bool {
+	return slices.Contains([]int{8008, podPort, 8013, 8022, 9090, 9091}, port)
+}
+
+// ReservedVariable tells whether Knative itself sets an environment variable.
+func ReservedVariable(name string) bool {
+	return slices.Contains([]string{"PORT", "K_SERVICE", "K_CONFIGURATION", "K_REVISION"}, name)
+}
 
 // Scale is how many pods a Knative function has.
 type Scale struct {
@@ -61,9 +77,17 @@ func applyKnative(ctx context.Context, cluster *kube.Client, spec Spec, image st
 		return err
 	}
 	if err := cluster.Apply(ctx, spec.knativeService(image), spec.podsService()); err != nil {
-		return err
+		return explainWebhook(ctx, cluster, err)
 	}
-	_, err := cluster.Wait(ctx, knativeRef(spec.Namespace, spec.Name), "ready", knativeReady)
+	waiting, say, end := workload.Patient(ctx)
+	defer end()
+	_, err := cluster.Wait(waiting, knativeRef(spec.Namespace, spec.Name), "ready", func(object *unstructured.Unstructured) (bool, string) {
+		ok, why := knativeReady(object)
+		if !ok {
+			say(knativeFailure(waiting, cluster, object, spec.Image))
+		}
+		return ok, why
+	})
 	if err != nil {
 		return explainKnative(ctx, cluster, spec, err)
 	}
@@ -84,7 +108,7 @@ func explainKnative(ctx context.Context, cluster *kube.Client, spec Spec, err er
 	if getErr != nil {
 		return err
 	}
-	revision, _, _ := unstructured.NestedString(object.Object, "status", "latestCreatedRevisionName")
+	revision := newestRevision(object)
 	if revision == "" {
 		return err
 	}
@@ -98,24 +122,76 @@ func knativeReady(object *unstructured.Unstructured) (ok bool, why string) {
 	if observed < object.GetGeneration() {
 		return false, "its latest change is not taken up yet"
 	}
-	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-	for _, entry := range conditions {
-		c, _ := entry.(map[string]any)
-		if c["type"] != "Ready" {
-			continue
-		}
-		if c["status"] == "True" {
-			return true, ""
-		}
-		why = "it is not ready"
-		for _, part := range []string{"reason", "message"} {
-			if text, _ := c[part].(string); text != "" {
-				why += ": " + text
-			}
-		}
-		return false, why
+	switch ready := kube.ConditionOf(object, "Ready"); {
+	case ready.True():
+		return true, ""
+	case ready.Status == "":
+		return false, "it says nothing about itself yet"
+	default:
+		return false, "it is not ready: " + ready.Said()
 	}
-	return false, "it says nothing about itself yet"
+}
+
+// containerMissing is the reason by which a revision says that its image is in
+// no registry that Knative can ask.
+const containerMissing = "ContainerMissing"
+
+// knativeFailure says what has gone wrong with the newest revision of a Knative
+// service that is not ready, nil when it is on its way. Knative itself says
+// that pods lack their image only after many minutes.
+func knativeFailure(ctx context.Context, cluster *kube.Client, object *unstructured.Unstructured, image string) error {
+	name := newestRevision(object)
+	observed, _, _ := unstructured.NestedInt64(object.Object, "status", "observedGeneration")
+	if name == "" || observed < object.GetGeneration() {
+		return nil
+	}
+	revision, err := cluster.Get(ctx, kube.Ref{APIVersion: serving + "/v1", Kind: "Revision", Namespace: object.GetNamespace(), Name: name})
+	if err != nil {
+		return nil // which the next look finds out
+	}
+	ready := kube.ConditionOf(revision, "Ready")
+	switch {
+	case ready.Status == "False" && ready.Reason == containerMissing:
+		return &workload.ImageError{Image: image, Reason: ready.Reason, Message: ready.Message}
+	case ready.Status == "False":
+		return errors.New(ready.Said())
+	}
+	pods, err := cluster.List(ctx, "v1", "Pod", object.GetNamespace(), serving+"/revision="+name)
+	if err != nil {
+		return nil
+	}
+	return workload.LackingImage(pods, func(string) bool { return true })
+}
+
+// newestRevision names the revision of a Knative service as it is specified
+// last.
+func newestRevision(object *unstructured.Unstructured) string {
+	name, _, _ := unstructured.NestedString(object.Object, "status", "latestCreatedRevisionName")
+	return name
+}
+
+// explainWebhook adds why Knative's webhook does not answer, without which the
+// API server takes no function.
+func explainWebhook(ctx context.Context, cluster *kube.Client, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return err
+	}
+	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), explainTime)
+	defer cancel()
+	const namespace, name = "knative-serving", "webhook"
+	webhook, getErr := cluster.Get(patient, workload.Ref(namespace, name))
+	if getErr != nil && !errors.Is(getErr, fs.ErrNotExist) {
+		return err
+	}
+	why := "it is gone"
+	if getErr == nil {
+		var ok bool
+		if ok, why = workload.Up(webhook); ok {
+			return err
+		}
+	}
+	err = fmt.Errorf("the webhook of Knative, Deployment %s/%s, is not up: %s: %w", namespace, name, why, err)
+	return workload.Explain(ctx, cluster, namespace, name, err)
 }
 
 func (s Spec) knativeService(image string) *unstructured.Unstructured {

@@ -38,13 +38,11 @@ func Apply(ctx context.Context, cluster *kube.Client, spec Spec, release []byte,
 	if err := k3s.LoadArchives(ctx, cluster, m.images(), archives); err != nil {
 		return err
 	}
-	if err := cluster.Apply(ctx, m.kinds...); err != nil {
+	if err := cluster.Define(ctx, m.kinds...); err != nil {
 		return err
 	}
-	for _, kind := range m.kinds {
-		if _, err := cluster.Wait(ctx, kube.RefOf(kind), "established", established); err != nil {
-			return err
-		}
+	if err := passWebhook(ctx, cluster); err != nil {
+		return err
 	}
 	if err := cluster.Apply(ctx, append(m.rest, m.deployments...)...); err != nil {
 		return err
@@ -71,7 +69,8 @@ func checkCluster(ctx context.Context, cluster *kube.Client, version string) err
 	if err := json.Unmarshal(text, &kubernetes); err != nil {
 		return fmt.Errorf("read the version of %s: %w", cluster.URL(), err)
 	}
-	if number, _ := strconv.Atoi(strings.TrimRight(kubernetes.Minor, "+")); number < leastKubernetes {
+	// Programs of other releases say themselves which versions they want.
+	if number, _ := strconv.Atoi(strings.TrimRight(kubernetes.Minor, "+")); number < leastKubernetes && minor(version) >= minor(DefaultRelease) {
 		return &OldKubernetesError{kubernetes.GitVersion}
 	}
 	controller, err := cluster.Get(ctx, workload.Ref(Namespace, "controller"))
@@ -94,6 +93,21 @@ func webhooks() []kube.Ref {
 	}
 }
 
+// passWebhook sees to it that a webhook that is not up is not asked about the
+// settings that it needs to come up.
+func passWebhook(ctx context.Context, cluster *kube.Client) error {
+	webhook, err := cluster.Get(ctx, workload.Ref(Namespace, "webhook"))
+	switch {
+	case err == nil:
+		if up, _ := workload.Up(webhook); up {
+			return nil
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return cluster.Delete(ctx, webhooks()...)
+}
+
 // awaitWebhook waits until the webhook has put its certificate where the API
 // server reads it; before that every function is refused.
 func awaitWebhook(ctx context.Context, cluster *kube.Client) error {
@@ -113,14 +127,4 @@ func awaitWebhook(ctx context.Context, cluster *kube.Client) error {
 		}
 	}
 	return nil
-}
-
-func established(kind *unstructured.Unstructured) (ok bool, why string) {
-	conditions, _, _ := unstructured.NestedSlice(kind.Object, "status", "conditions")
-	for _, entry := range conditions {
-		if c, ok := entry.(map[string]any); ok && c["type"] == "Established" {
-			return c["status"] == "True", fmt.Sprint(c["message"])
-		}
-	}
-	return false, "the API server has not taken it up"
 }

@@ -140,9 +140,9 @@ func TestValidate(t *testing.T) {
 	for name, change := range map[string]func(*Spec){
 		"must be one of":  func(s *Spec) { s.Ingress = "nginx" },
 		"needs the class": func(s *Spec) { s.Ingress = "none" },
-		"6s to 1h":        func(s *Spec) { s.StableWindow = time.Second },
+		"6s to 1h0m0s":    func(s *Spec) { s.StableWindow = time.Second },
+		"above zero":      func(s *Spec) { s.GracePeriod = 0 },
 		"must be -1":      func(s *Spec) { s.TargetBurstCapacity = -2 },
-		"not negative":    func(s *Spec) { s.GracePeriod = -1 },
 	} {
 		spec := edge()
 		change(&spec)
@@ -159,6 +159,8 @@ func TestCheckUpgrade(t *testing.T) {
 	}{
 		{"", "0.50.0", true}, {"0.50.0", "0.50.0", true}, {"0.49.1", "0.50.0", true}, {"v0.49.1", "0.50.3", true},
 		{"0.48.0", "0.50.0", false}, {"0.50.0", "0.49.0", false},
+		{"0.50.0", "1.23.0", true}, {"1.22.1", "0.50.0", true}, {"1.23.0", "1.24.0", true},
+		{"1.21.0", "1.23.0", false}, {"1.21.0", "0.50.0", false}, {"1.23.0", "0.49.0", false},
 	} {
 		err := checkUpgrade(test.from, test.to)
 		var skip *UpgradeError

@@ -41,7 +41,8 @@ func Observe(ctx context.Context, cluster *kube.Client) (Status, error) {
 	return status, nil
 }
 
-// readControlPlane reads the version, which is empty when a program is missing.
+// readControlPlane reads the version, which is empty when a program is missing
+// or has no pod.
 func (s *Status) readControlPlane(ctx context.Context, cluster *kube.Client) error {
 	versions := map[string]bool{}
 	for _, name := range []string{"activator", "autoscaler", "webhook", "controller"} {
@@ -55,6 +56,9 @@ func (s *Status) readControlPlane(ctx context.Context, cluster *kube.Client) err
 		}
 		s.Version = deployment.GetLabels()[versionLabel]
 		versions[s.Version] = true
+		if replicas, _, _ := unstructured.NestedInt64(deployment.Object, "spec", "replicas"); replicas == 0 {
+			versions[""] = true
+		}
 		containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
 		if len(containers) > 0 {
 			container, _ := containers[0].(map[string]any)

@@ -21,7 +21,7 @@ import (
 const Namespace = "knative-serving"
 
 // DefaultRelease is the release of Knative that is installed unless told
-// otherwise. Its programs have the version 0.50.0.
+// otherwise. The Go modules of release 1.N have the version 0.(N+27).
 const DefaultRelease = "1.23.0"
 
 // DefaultManifests returns the URLs of that release's manifests.
@@ -37,6 +37,12 @@ const leastKubernetes = 34
 // Ingresses lists what routes requests to functions: the testbed's own ingress,
 // the Traefik of k3s, or one that somebody else runs.
 var Ingresses = []string{"built-in", "traefik", "none"}
+
+// What the autoscaler can average over.
+const (
+	LeastWindow = 6 * time.Second
+	MostWindow  = time.Hour
+)
 
 // Spec describes Knative Serving on one cluster.
 type Spec struct {
@@ -56,7 +62,7 @@ type Spec struct {
 // Status is Knative as it is on its cluster.
 type Status struct {
 	Spec
-	Version string // of the installed release, for example "0.50.0"
+	Version string // of the installed release, for example "1.23.0", or of the modules that it was built from, "0.50.0"
 
 	// Where the ingress is reached. Zero for one that somebody else runs, and
 	// NodePort for one without a port of the node.
@@ -72,8 +78,10 @@ func (s Spec) validate() error {
 		return fmt.Errorf("the ingress is %q; it must be one of %q", s.Ingress, Ingresses)
 	case s.Ingress == "none" && s.Class == "":
 		return errors.New("without an ingress of its own, Knative needs the class of the one that is there")
-	case s.GracePeriod < 0 || s.StableWindow < 6*time.Second || s.StableWindow > time.Hour:
-		return fmt.Errorf("the stable window is %s and the grace period %s; they must be 6s to 1h and not negative", s.StableWindow, s.GracePeriod)
+	case s.StableWindow < LeastWindow || s.StableWindow > MostWindow:
+		return fmt.Errorf("the stable window is %s; it must be from %s to %s", s.StableWindow, LeastWindow, MostWindow)
+	case s.GracePeriod <= 0:
+		return fmt.Errorf("the grace period is %s; it must be above zero", s.GracePeriod)
 	case s.TargetBurstCapacity < -1:
 		return fmt.Errorf("the target burst capacity is %d; it must be -1 or more", s.TargetBurstCapacity)
 	}
@@ -95,7 +103,7 @@ func (e *UpgradeError) direction() string {
 }
 
 // checkUpgrade refuses a way from one version to another that Knative does not
-// support. Versions are "0.50.0", with or without a "v".
+// support. Versions are those of releases or of modules, with or without a "v".
 func checkUpgrade(from, to string) error {
 	if from == "" || to == "" {
 		return nil
@@ -106,12 +114,20 @@ func checkUpgrade(from, to string) error {
 	return nil
 }
 
+// modulesAhead is how far the minor version of modules is ahead of that of the
+// release that they make up.
+const modulesAhead = 27
+
+// minor returns the minor version of the modules of a version.
 func minor(version string) int {
 	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
 	if len(parts) < 2 {
 		return 0
 	}
 	number, _ := strconv.Atoi(parts[1])
+	if parts[0] == "1" {
+		number += modulesAhead
+	}
 	return number
 }
 

@@ -25,16 +25,23 @@ func Ref(namespace, name string) kube.Ref {
 }
 
 // AwaitAvailable waits until the Deployment runs as it is specified now and is
-// available, and until also, when given, accepts it. When ctx ends first, the
-// error says what its pods lack.
+// available, and until also, when given, accepts it. When ctx ends first, or an
+// image cannot be had, which is an *ImageError, the error says what its pods
+// lack.
 func AwaitAvailable(ctx context.Context, cluster *kube.Client, namespace, name string, also func(*unstructured.Unstructured) (ok bool, why string)) error {
-	_, err := cluster.Wait(ctx, Ref(namespace, name), "available", func(deployment *unstructured.Unstructured) (bool, string) {
+	waiting, say, end := Patient(ctx)
+	defer end()
+	_, err := cluster.Wait(waiting, Ref(namespace, name), "available", func(deployment *unstructured.Unstructured) (bool, string) {
 		if also != nil {
 			if ok, why := also(deployment); !ok {
 				return false, why
 			}
 		}
-		return Available(deployment)
+		ok, why := Available(deployment)
+		if !ok {
+			say(lackingImage(waiting, cluster, deployment))
+		}
+		return ok, why
 	})
 	if err == nil || errors.Is(ctx.Err(), context.Canceled) {
 		return err
@@ -69,6 +76,14 @@ func Available(deployment *unstructured.Unstructured) (ok bool, why string) {
 	return true, ""
 }
 
+// Up tells whether a replica of a Deployment is available, and if not, how many
+// it is to have. One that somebody scaled to none is Available and not up.
+func Up(deployment *unstructured.Unstructured) (ok bool, why string) {
+	available, _, _ := unstructured.NestedInt64(deployment.Object, "status", "availableReplicas")
+	wanted, _, _ := unstructured.NestedInt64(deployment.Object, "spec", "replicas")
+	return available > 0, fmt.Sprintf("none of its %d replicas is available", wanted)
+}
+
 // Explain adds to err what the pods of a Deployment lack. It asks the cluster
 // even when ctx has ended, for a short time.
 func Explain(ctx context.Context, cluster *kube.Client, namespace, name string, err error) error {
@@ -88,7 +103,7 @@ func Explain(ctx context.Context, cluster *kube.Client, namespace, name string, 
 	}
 	var text strings.Builder
 	for i := range pods {
-		if ready(&pods[i]) {
+		if kube.ConditionOf(&pods[i], "Ready").True() {
 			continue
 		}
 		text.WriteString("\npod " + pods[i].GetName() + ": " + State(&pods[i]))
@@ -107,27 +122,13 @@ func Selector(labels map[string]string) string {
 	return strings.Join(terms, ",")
 }
 
-func ready(pod *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(pod.Object, "status", "conditions")
-	for _, condition := range conditions {
-		if c, ok := condition.(map[string]any); ok && c["type"] == "Ready" {
-			return c["status"] == "True"
-		}
-	}
-	return false
-}
-
 // State says in one line what a pod is doing and what it waits for, and what
 // to do where that is known.
 func State(pod *unstructured.Unstructured) string {
 	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
 	parts := []string{strings.ToLower(phase)}
-	conditions, _, _ := unstructured.NestedSlice(pod.Object, "status", "conditions")
-	for _, condition := range conditions {
-		c, _ := condition.(map[string]any)
-		if c["type"] == "PodScheduled" && c["status"] == "False" {
-			parts = append(parts, fmt.Sprintf("not scheduled: %v", c["message"]))
-		}
+	if scheduled := kube.ConditionOf(pod, "PodScheduled"); scheduled.Status == "False" {
+		parts = append(parts, "not scheduled: "+scheduled.Message)
 	}
 	statuses, _, _ := unstructured.NestedSlice(pod.Object, "status", "containerStatuses")
 	for _, status := range statuses {

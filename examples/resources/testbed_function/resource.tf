@@ -16,6 +16,17 @@ resource "testbed_function" "web" {
   }
 }
 
+# As a Knative service with one pod that takes one request at a time, beside a
+# testbed_knative on the same cluster.
+
+resource "testbed_function" "hello" {
+  cluster = "k3s+local://cloud"
+  name    = "hello"
+  builtin = "hello-world"
+  runtime = "knative"
+  scale   = { min = 1, max = 1, concurrency = 1 }
+}
+
 output "url" {
   value = testbed_function.echo.node_port_url
 }
