@@ -79,6 +79,8 @@ func newWorkspace(t *testing.T, scenario string) *workspace {
 		"TF_VAR_gateway_images="+list("TESTBED_GATEWAY_IMAGES"),
 		"TF_VAR_gateway_image=localhost/haproxy:debian",
 		"TF_VAR_dataplane=go",
+		"TF_VAR_knative_manifests="+list("TESTBED_KNATIVE_MANIFEST"),
+		"TF_VAR_knative_images="+list("TESTBED_KNATIVE_IMAGES"),
 	)
 	w.run("init", "-input=false")
 	return w

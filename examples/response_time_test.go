@@ -36,20 +36,7 @@ func TestResponseTime(t *testing.T) {
 		t.Errorf("the plan after apply:\n%s", plan)
 	}
 
-	var outputs struct {
-		Results struct {
-			Value []cell `json:"value"`
-		} `json:"results"`
-		Comparisons struct {
-			Value []json.RawMessage `json:"value"`
-		} `json:"comparisons"`
-		Folder struct {
-			Value string `json:"value"`
-		} `json:"results_folder"`
-	}
-	if err := json.Unmarshal(w.run("output", "-json"), &outputs); err != nil {
-		t.Fatal(err)
-	}
+	outputs := w.outputs()
 	if got := len(outputs.Results.Value); got != 48 {
 		t.Errorf("%d cells, want 48", got)
 	}
@@ -68,10 +55,7 @@ func TestResponseTime(t *testing.T) {
 		}
 	}
 
-	chains := map[string]bench.Chain{}
-	for name, arm := range recordedArms(t, outputs.Folder.Value) {
-		chains[name] = arm.Chain()
-	}
+	chains := chainsOf(recordedArms(t, outputs.Folder.Value))
 	one, three := bench.Chain{Connections: 1, Translations: 1}, bench.Chain{Connections: 3, Encrypted: 1, Translations: 3}
 	if diff := cmp.Diff(map[string]bench.Chain{"underlay": one, "direct": one, "gateway": three, "clusterlink": three}, chains); diff != "" {
 		t.Errorf("what the arms pass (-want +got):\n%s", diff)
@@ -81,6 +65,37 @@ func TestResponseTime(t *testing.T) {
 
 	w.destroy()
 	before.CompareAfter(t)
+}
+
+// outputs are those of a scenario.
+type outputs struct {
+	Results struct {
+		Value []cell `json:"value"`
+	} `json:"results"`
+	Comparisons struct {
+		Value []json.RawMessage `json:"value"`
+	} `json:"comparisons"`
+	Folder struct {
+		Value string `json:"value"`
+	} `json:"results_folder"`
+}
+
+func (w *workspace) outputs() outputs {
+	w.t.Helper()
+	var out outputs
+	if err := json.Unmarshal(w.run("output", "-json"), &out); err != nil {
+		w.t.Fatal(err)
+	}
+	return out
+}
+
+// chainsOf returns what the paths of arms are made of.
+func chainsOf(arms map[string]bench.Arm) map[string]bench.Chain {
+	chains := map[string]bench.Chain{}
+	for name, arm := range arms {
+		chains[name] = arm.Chain()
+	}
+	return chains
 }
 
 // recordedArms returns the arms in the record of a run.

@@ -1,8 +1,22 @@
 #!/usr/bin/env bash
-# demo.sh apply|destroy: the response-time scenario from nothing to numbers.
+# demo.sh apply|destroy: a scenario from nothing to numbers.
 set -Eeuo pipefail
 cd "$(dirname "$0")/.."
-scenario=examples/scenarios/response-time
+scenario=examples/scenarios/$SCENARIO
+case $SCENARIO in
+response-time)
+	what="hosts, overlay, clusters, ClusterLink, gateways and functions; then the measurement of 48 cells"
+	usually="1 min, then 6 min"
+	;;
+knative)
+	what="hosts, overlay, clusters, ClusterLink, Knative and functions; then the measurement of 32 cells"
+	usually="2 min, then 3 min"
+	;;
+*)
+	echo "There is no demo of the scenario \"$SCENARIO\"; write SCENARIO=response-time or SCENARIO=knative" >&2
+	exit 1
+	;;
+esac
 
 stage() { printf '\n== %s (usually %s)\n' "$1" "$2"; began=$SECONDS; }
 took() { echo "took $((SECONDS - began)) s"; }
@@ -29,7 +43,7 @@ cli=$(tools/cli.sh "$CACHE")
 took
 
 if [ "$K3S" = lab ]; then
-	stage "Lab: a stand-in for k3s, images of ClusterLink and haproxy" "15 min the first time, then nothing"
+	stage "Lab: a stand-in for k3s, images of ClusterLink, haproxy and Knative" "15 min the first time, then nothing"
 	make --no-print-directory lab
 	took
 	TF_VAR_k3s_binary=$CACHE/lab/k3s
@@ -37,8 +51,10 @@ if [ "$K3S" = lab ]; then
 	TF_VAR_clusterlink_images="[\"$CACHE/lab/clusterlink-images-amd64.tar\"]"
 	TF_VAR_gateway_images="[\"$CACHE/lab/gateway-images-amd64.tar\"]"
 	TF_VAR_gateway_image=localhost/haproxy:debian
+	TF_VAR_knative_manifests="[\"$CACHE/lab/knative-serving.yaml\"]"
+	TF_VAR_knative_images="[\"$CACHE/lab/knative-images-amd64.tar\"]"
 	TF_VAR_dataplane=go
-	export TF_VAR_k3s_binary TF_VAR_k3s_images TF_VAR_clusterlink_images TF_VAR_gateway_images TF_VAR_gateway_image TF_VAR_dataplane
+	export TF_VAR_k3s_binary TF_VAR_k3s_images TF_VAR_clusterlink_images TF_VAR_gateway_images TF_VAR_gateway_image TF_VAR_knative_manifests TF_VAR_knative_images TF_VAR_dataplane
 fi
 
 # The provider is the one built above, not one of a registry.
@@ -74,8 +90,8 @@ change() {
 }
 
 if [ "$1" = apply ]; then
-	stage "Apply: hosts, overlay, clusters, ClusterLink, gateways and functions; then the measurement of 48 cells" "1 min, then 6 min"
-	trap 'echo "The demo did not get to its end; what is up can be ended with: make demo-destroy" >&2' ERR INT
+	stage "Apply: $what" "$usually"
+	trap 'echo "The demo did not get to its end; what is up can be ended with: make demo-destroy SCENARIO=$SCENARIO" >&2' ERR INT
 	change
 	took
 
@@ -88,7 +104,7 @@ if [ "$1" = apply ]; then
 	# The report of the configuration goes with it; this one stays.
 	"$plugins/terraform-provider-testbed" report "$(terraform output -raw results_folder)" -o "$CACHE/report"
 	if [ -n "${KEEP:-}" ]; then
-		echo "The testbed is left up, as KEEP asks; end it with: make demo-destroy"
+		echo "The testbed is left up, as KEEP asks; end it with: make demo-destroy SCENARIO=$SCENARIO"
 		exit 0
 	fi
 fi

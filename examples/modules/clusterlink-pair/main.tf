@@ -39,6 +39,7 @@ resource "testbed_clusterlink_export" "this" {
   cluster = var.exporter.cluster
   name    = each.key
   port    = each.value
+  host    = lookup(var.hosts, each.key, null)
 
   depends_on = [testbed_clusterlink_connection.exporter]
 }

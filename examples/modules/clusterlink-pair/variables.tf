@@ -12,3 +12,9 @@ variable "services" {
   description = "Services of the exporter, name to port."
   type        = map(number)
 }
+
+variable "hosts" {
+  description = "Address or DNS name of those services that are not Services of the same name, by their names."
+  type        = map(string)
+  default     = {}
+}
