@@ -28,8 +28,9 @@ type workspace struct {
 	dataDir  string
 }
 
-// newWorkspace builds the provider and prepares a scenario to be applied.
-func newWorkspace(t *testing.T, scenario string) *workspace {
+// newWorkspace builds the provider and prepares a folder of examples/ to be
+// applied.
+func newWorkspace(t *testing.T, folder string) *workspace {
 	t.Helper()
 	if os.Getenv("TF_ACC") == "" {
 		t.Skip("TF_ACC is not set; make test sets it")
@@ -48,7 +49,7 @@ func newWorkspace(t *testing.T, scenario string) *workspace {
 	if err := os.CopyFS(filepath.Join(dir, "examples"), os.DirFS(".")); err != nil {
 		t.Fatal(err)
 	}
-	w.scenario = filepath.Join(dir, "examples", "scenarios", scenario)
+	w.scenario = filepath.Join(dir, "examples", folder)
 
 	mirror := filepath.Join(dir, "mirror")
 	for _, registry := range []string{"registry.terraform.io", "registry.opentofu.org"} {

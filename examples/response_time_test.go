@@ -26,7 +26,7 @@ type cell struct {
 }
 
 func TestResponseTime(t *testing.T) {
-	w := newWorkspace(t, "response-time")
+	w := newWorkspace(t, "scenarios/response-time")
 	w.env = append(w.env, "TF_VAR_requests=10", "TF_VAR_blocks=1")
 	before := hosttest.Snapshot(t, w.dataDir)
 	w.destroyAtEnd()
@@ -117,7 +117,7 @@ func recordedArms(t *testing.T, folder string) map[string]bench.Arm {
 // long. Each next apply goes on from there. All the while the log, which has
 // every detail, and the state keep the testbed's secrets.
 func TestKilledProvider(t *testing.T) {
-	w := newWorkspace(t, "response-time")
+	w := newWorkspace(t, "scenarios/response-time")
 	log := filepath.Join(t.TempDir(), "trace.log")
 	w.env = append(w.env, "TF_VAR_requests=2", "TF_VAR_blocks=1", "TF_LOG=trace", "TF_LOG_PATH="+log)
 	before := hosttest.Snapshot(t, w.dataDir)

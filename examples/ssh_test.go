@@ -11,7 +11,7 @@ import (
 // TestRaspberryPiAndCloud plans the scenario for machines where nobody answers
 // yet, and what "new" writes for the same machines.
 func TestRaspberryPiAndCloud(t *testing.T) {
-	w := newWorkspace(t, "raspberry-pi-and-cloud")
+	w := newWorkspace(t, "scenarios/raspberry-pi-and-cloud")
 	w.env = append(w.env,
 		`TF_VAR_lighthouse={"address":"127.0.0.1","port":1,"underlay":"198.18.0.2"}`,
 		`TF_VAR_pi={"address":"127.0.0.1","port":2,"user":"pi","underlay":"198.18.0.11"}`,

@@ -100,7 +100,8 @@ func (in Inputs) Module() []byte {
 	body := file.Body()
 	body.AppendUnstructuredTokens(hclwrite.Tokens{{Type: hclsyntax.TokenComment, Bytes: []byte(
 		"# Makes the run of inputs.tfvars once more, on a testbed that has its clusters,\n" +
-			"# links and functions. Copy both files to a folder of their own, then:\n" +
+			"# links and functions. Copy both files to a folder of their own, beside the\n" +
+			"# provider block of the testbed unless its data_dir is the default, then:\n" +
 			"#   terraform init && terraform apply -var-file=inputs.tfvars\n\n")}})
 	required := body.AppendNewBlock("terraform", nil).Body().AppendNewBlock("required_providers", nil).Body()
 	required.SetAttributeValue("testbed", cty.ObjectVal(map[string]cty.Value{"source": cty.StringVal("terraform-testbed/testbed")}))

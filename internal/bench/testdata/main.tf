@@ -1,5 +1,6 @@
 # Makes the run of inputs.tfvars once more, on a testbed that has its clusters,
-# links and functions. Copy both files to a folder of their own, then:
+# links and functions. Copy both files to a folder of their own, beside the
+# provider block of the testbed unless its data_dir is the default, then:
 #   terraform init && terraform apply -var-file=inputs.tfvars
 
 terraform {
