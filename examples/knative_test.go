@@ -13,7 +13,7 @@ import (
 // TestKnative measures Knative functions at their pods and through the ingress,
 // directly and over ClusterLink.
 func TestKnative(t *testing.T) {
-	w := newWorkspace(t, "knative")
+	w := newWorkspace(t, "scenarios/knative")
 	w.env = append(w.env, "TF_VAR_requests=5", "TF_VAR_blocks=1")
 	before := hosttest.Snapshot(t, w.dataDir)
 	w.destroyAtEnd()
