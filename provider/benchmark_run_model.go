@@ -77,6 +77,7 @@ type benchmarkFunctionModel struct {
 	PayloadBytes  types.Int64  `tfsdk:"payload_bytes"`
 	ResponseBytes types.Int64  `tfsdk:"response_bytes"`
 	Echo          types.Bool   `tfsdk:"echo"`
+	Function      types.Object `tfsdk:"function"`
 }
 
 type benchmarkLoadModel struct {
@@ -85,6 +86,7 @@ type benchmarkLoadModel struct {
 	ThinkTime   timetypes.GoDuration `tfsdk:"think_time"`
 	Rate        types.Float64        `tfsdk:"rate"`
 	Arrivals    types.String         `tfsdk:"arrivals"`
+	IdleTimeout timetypes.GoDuration `tfsdk:"idle_timeout"`
 }
 
 type benchmarkArmModel struct {
@@ -152,6 +154,7 @@ func (m *benchmarkRunModel) validate(ctx context.Context, diags *diag.Diagnostic
 			fmt.Sprintf("%d requests cannot be spread over %d blocks. Each block needs one at least: raise requests or lower blocks.", requests, blocks))
 	}
 	m.validateLoad(ctx, diags)
+	m.validateColdStarts(ctx, diags)
 	m.validateFunctions(ctx, diags)
 	m.validateConnections(diags)
 	for name, value := range map[string]timetypes.GoDuration{"timeout": m.Timeout, "connect_timeout": m.ConnectTimeout} {
@@ -187,9 +190,16 @@ func (m *benchmarkRunModel) validateLoad(ctx context.Context, diags *diag.Diagno
 func (m *benchmarkRunModel) validateFunctions(ctx context.Context, diags *diag.Diagnostics) {
 	for name, value := range m.Functions.Elements() {
 		var function benchmarkFunctionModel
-		if decode(ctx, value, &function, diags) && !anyUnknown(value) {
+		if !decode(ctx, value, &function, diags) {
+			continue
+		}
+		at := path.Root("functions").AtMapKey(name)
+		if target := function.target(ctx, diags); target != nil && (target.Cluster.IsNull() || target.Name.IsNull()) {
+			diags.AddAttributeError(at.AtName("function"), "Incomplete Function", "It has no cluster or no name. Assign the resource as a whole: function = testbed_function.NAME.")
+		}
+		if !anyUnknown(value) {
 			if err := function.function().Validate(); err != nil {
-				diags.AddAttributeError(path.Root("functions").AtMapKey(name), "Invalid Function", sentence(err))
+				diags.AddAttributeError(at, "Invalid Function", sentence(err))
 			}
 		}
 	}
@@ -230,6 +240,7 @@ func (m *benchmarkLoadModel) load(seed uint64, diags *diag.Diagnostics) load.Mod
 		Rate:        m.Rate.ValueFloat64(),
 		Arrivals:    load.Arrivals(m.Arrivals.ValueString()),
 		Seed:        seed,
+		IdleTimeout: durationOf(m.IdleTimeout, diags),
 	}
 }
 
@@ -380,7 +391,11 @@ func (m *benchmarkRunModel) spec(ctx context.Context, diags *diag.Diagnostics) (
 	for name, value := range m.Functions.Elements() {
 		var function benchmarkFunctionModel
 		if decode(ctx, value, &function, diags) {
-			plan.Functions[name] = function.function()
+			called := function.function()
+			if target := function.target(ctx, diags); target != nil {
+				called.Service = target.service()
+			}
+			plan.Functions[name] = called
 		}
 	}
 	for name, value := range m.Arms.Elements() {

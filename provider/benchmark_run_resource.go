@@ -35,7 +35,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/mapplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/objectplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/setdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/setplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
@@ -53,6 +52,7 @@ import (
 var (
 	_ resource.ResourceWithConfigure      = (*benchmarkRunResource)(nil)
 	_ resource.ResourceWithValidateConfig = (*benchmarkRunResource)(nil)
+	_ resource.ResourceWithModifyPlan     = (*benchmarkRunResource)(nil)
 )
 
 // benchmarkRunTimeout is how long a run may take.
@@ -153,6 +153,7 @@ func benchmarkRunPlanAttributes() map[string]schema.Attribute {
 					Optional: true, Computed: true, Default: booldefault.StaticBool(false),
 					MarkdownDescription: "Whether the answer has to be the payload, byte by byte; `false` by default.",
 				},
+				"function": benchmarkTargetAttribute(),
 			}},
 		},
 		"arms": schema.MapNestedAttribute{
@@ -199,10 +200,9 @@ func benchmarkRunPlanAttributes() map[string]schema.Attribute {
 		},
 		"connections": schema.SetAttribute{
 			Optional: true, Computed: true, ElementType: types.StringType,
-			Default:             setdefault.StaticValue(connectionSet(load.Connections())),
-			PlanModifiers:       []planmodifier.Set{setplanmodifier.RequiresReplace()},
+			PlanModifiers:       []planmodifier.Set{byLoad{usual: connectionSet(load.Connections()), cold: connectionSet([]load.Connection{load.New})}, setplanmodifier.RequiresReplace()},
 			Validators:          []validator.Set{setvalidator.SizeAtLeast(1)},
-			MarkdownDescription: "Connection modes: `reuse` keeps its connections for all requests of a cell in a block, `new` makes one for each request, `reuse:N` makes a new one after every N requests; `reuse` and `new` by default.",
+			MarkdownDescription: "Connection modes: `reuse` keeps its connections for all requests of a cell in a block, `new` makes one for each request, `reuse:N` makes a new one after every N requests; `reuse` and `new` by default. Cold starts have `new` alone.",
 		},
 		"requests": schema.Int64Attribute{
 			Optional: true, Computed: true, Default: int64default.StaticInt64(100),
@@ -211,10 +211,10 @@ func benchmarkRunPlanAttributes() map[string]schema.Attribute {
 			MarkdownDescription: "Measured requests of each cell, over all blocks; `100` by default, which is what a p90 needs; a p99 needs 1000.",
 		},
 		"warmup": schema.Int64Attribute{
-			Optional: true, Computed: true, Default: int64default.StaticInt64(3),
-			PlanModifiers:       replaceInt,
-			Validators:          []validator.Int64{int64validator.AtLeast(1)},
-			MarkdownDescription: "Requests before the measured ones of each cell in every block, `3` by default. They are kept in the samples file. The first one sets up the session and is reported as `first_ms`.",
+			Optional: true, Computed: true,
+			PlanModifiers:       []planmodifier.Int64{byLoad{usual: types.Int64Value(3), cold: types.Int64Value(0)}, int64planmodifier.RequiresReplace()},
+			Validators:          []validator.Int64{int64validator.AtLeast(0)},
+			MarkdownDescription: "Requests before the measured ones of each cell in every block, from 1 on; `3` by default, and none before cold starts. They are kept in the samples file. The first one sets up the session and is reported as `first_ms`.",
 		},
 		"blocks": schema.Int64Attribute{
 			Optional: true, Computed: true, Default: int64default.StaticInt64(5),
@@ -230,7 +230,7 @@ func benchmarkRunPlanAttributes() map[string]schema.Attribute {
 				"model": schema.StringAttribute{
 					Optional: true, Computed: true, Default: stringdefault.StaticString(string(load.ClosedLoop)),
 					Validators:          []validator.String{stringvalidator.OneOf(textsOf(load.ModelKinds())...)},
-					MarkdownDescription: "`closed`, the default, sends the next request of a connection when its last one was answered and the think time has passed; `open` sends requests at `rate`, whatever became of earlier ones, and times them from when they should have been sent.",
+					MarkdownDescription: "`closed`, the default, sends the next request of a connection when its last one was answered and the think time has passed; `open` sends requests at `rate`, whatever became of earlier ones, and times them from when they should have been sent; `cold-start` sends each request when its function, which is a Knative one, has no pod, and tells the parts of its time.",
 				},
 				"concurrency": schema.Int64Attribute{
 					Optional:            true,
@@ -250,12 +250,16 @@ func benchmarkRunPlanAttributes() map[string]schema.Attribute {
 					Validators:          []validator.String{stringvalidator.OneOf(textsOf(load.ArrivalKinds())...)},
 					MarkdownDescription: "`constant`, the default, leaves the same time between any two requests; `poisson` draws it from an exponential law, with the seed of the run. Open loop only.",
 				},
+				"idle_timeout": schema.StringAttribute{
+					Optional: true, CustomType: timetypes.GoDurationType{},
+					MarkdownDescription: "How long a function may take to lose its last pod before each request, as a Go duration; `5m` by default. It is to be longer than the `stable_window` and the `scale_to_zero_grace_period` of the `testbed_knative` together. Cold starts only.",
+				},
 			},
 		},
 		"timeout": schema.StringAttribute{
-			Optional: true, Computed: true, CustomType: timetypes.GoDurationType{}, Default: stringdefault.StaticString("5s"),
-			PlanModifiers:       replaceString,
-			MarkdownDescription: "How long a whole request may take, as a Go duration; `5s` by default.",
+			Optional: true, Computed: true, CustomType: timetypes.GoDurationType{},
+			PlanModifiers:       []planmodifier.String{byLoad{usual: types.StringValue("5s"), cold: types.StringValue("1m")}, stringplanmodifier.RequiresReplace()},
+			MarkdownDescription: "How long a whole request may take, as a Go duration; `5s` by default, `1m` for cold starts.",
 		},
 		"connect_timeout": schema.StringAttribute{
 			Optional: true, Computed: true, CustomType: timetypes.GoDurationType{}, Default: stringdefault.StaticString("2s"),
@@ -451,6 +455,18 @@ func (r *benchmarkRunResource) ValidateConfig(ctx context.Context, req resource.
 		return
 	}
 	model.validate(ctx, &resp.Diagnostics)
+}
+
+// ModifyPlan warns of what may go wrong with a run that is about to be made.
+func (r *benchmarkRunResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	if req.Plan.Raw.IsNull() || !req.State.Raw.IsNull() {
+		return
+	}
+	var model benchmarkRunModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &model)...)
+	if !resp.Diagnostics.HasError() {
+		model.warnOfSlowLinks(ctx, &resp.Diagnostics)
+	}
 }
 
 func (r *benchmarkRunResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {

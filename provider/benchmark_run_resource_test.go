@@ -1,7 +1,9 @@
 package provider
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
@@ -42,6 +45,20 @@ resource "testbed_benchmark_run" "this" {
 `)
 }
 
+// coldRun replaces what makes a run one of cold starts of two functions, of which
+// the first one has these attributes; load adds to the load, and lines to the run.
+func coldRun(attributes, load string, lines ...string) []string {
+	const cold = `{ runtime = "knative", scale = { min = 0 } }`
+	target := func(name, attributes string) string {
+		return fmt.Sprintf(`merge({ cluster = "k3s+local://edge", name = %q }, %s)`, name, attributes)
+	}
+	return []string{
+		`arms = {`, "load = { model = \"cold-start\"" + load + " }\n" + strings.Join(lines, "\n") + "\narms = {",
+		`hello-world = {}`, `hello-world = { function = ` + target("hello-world", attributes) + ` }`,
+		`echo = true`, `echo = true, function = ` + target("payload-echo", cold),
+	}
+}
+
 // What is wrong with a run shows in the plan, before any cluster is asked.
 func TestBenchmarkRunRefuses(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -62,11 +79,11 @@ func TestBenchmarkRunRefuses(t *testing.T) {
 		"hop name":         {[]string{`direct = {`, "direct = { hops = [{ kind = \"client\" }, { name = \"pod\", kind = \"function\" }]\n"}, `has no name; set it`},
 		"requests":         {[]string{`arms = {`, "requests = 3\n  arms = {"}, `3 requests cannot be spread over 5 blocks. Each block needs one`},
 		"no requests":      {[]string{`arms = {`, "requests = 0\n  arms = {"}, `must be at least 1`},
-		"no warm-up":       {[]string{`arms = {`, "warmup = 0\n  arms = {"}, `must be at least 1`},
+		"no warm-up":       {[]string{`arms = {`, "warmup = 0\n  arms = {"}, `needs a warm-up of 1 request at least`},
 		"error ratio":      {[]string{`arms = {`, "max_error_ratio = 5\n  arms = {"}, `must be between 0.000000 and 1.000000`},
 		"connections":      {[]string{`arms = {`, "connections = [\"some\"]\n  arms = {"}, `The connection mode is "some"; write "reuse", "new", or "reuse:N"`},
 		"reuse for 1":      {[]string{`arms = {`, "connections = [\"reuse:1\"]\n  arms = {"}, `with N from 2, for example "reuse:10"`},
-		"load model":       {[]string{`arms = {`, "load = { model = \"half-open\" }\n  arms = {"}, `must be one of: \["closed" "open"\]`},
+		"load model":       {[]string{`arms = {`, "load = { model = \"half-open\" }\n  arms = {"}, `must be one of: \["closed" "open" "cold-start"\]`},
 		"no rate":          {[]string{`arms = {`, "load = { model = \"open\" }\n  arms = {"}, `An open loop needs a rate above 0 in requests per second, for example 100`},
 		"rate":             {[]string{`arms = {`, "load = { model = \"open\", rate = -5 }\n  arms = {"}, `needs a rate above 0 in requests per second, for example 100; it is -5`},
 		"open think":       {[]string{`arms = {`, "load = { model = \"open\", rate = 5, think_time = \"1s\" }\n  arms = {"}, `An open loop has no think time`},
@@ -92,6 +109,17 @@ func TestBenchmarkRunRefuses(t *testing.T) {
 		"no function":      {[]string{`    hello-world = {}`, ``, `payload-echo = { payload_bytes = 1000, echo = true }`, ``}, `must contain at least 1 elements`},
 		"no scenario":      {[]string{`edge = { profiles = { "wan/edge/cloud" = jsonencode({ rtt = "10ms" }) } }`, ``}, `must contain at least 1 elements`},
 		"clients":          {[]string{`client = { cluster = "k3s+local://edge" }`, "client = { cluster = \"k3s+local://edge\", clients = 21 }"}, `100 requests in 5 blocks cannot be shared by 21 clients. Each client needs`},
+		"idle timeout":     {[]string{`arms = {`, "load = { idle_timeout = \"1m\" }\n  arms = {"}, `The idle timeout is about cold starts, and the load model is "closed"`},
+		"half a function":  {[]string{`hello-world = {}`, `hello-world = { function = { name = "hello" } }`}, `It has no cluster or no name. Assign the resource as a whole`},
+		"cold unknown":     {[]string{`arms = {`, "load = { model = \"cold-start\" }\n  arms = {"}, `has to know where the function "hello-world" runs`},
+		"cold deployment":  {coldRun(`{ runtime = "deployment" }`, ``), `The function "hello-world" is a Deployment, which keeps its pods`},
+		"cold default":     {coldRun(`{ runtime = "knative" }`, ``), `The function "hello-world" keeps 1 pods always, so it has no cold start. Set scale`},
+		"cold min":         {coldRun(`{ runtime = "knative", scale = { min = 2 } }`, ``), `keeps 2 pods always`},
+		"cold reuse":       {coldRun(`{ runtime = "knative", scale = { min = 0 } }`, ``, `connections = ["new", "reuse"]`), `Leave connections out, or write \["new"\]`},
+		"cold warm-up":     {coldRun(`{ runtime = "knative", scale = { min = 0 } }`, ``, `warmup = 1`), `there is nothing to warm up. Leave warmup out`},
+		"cold concurrency": {coldRun(`{ runtime = "knative", scale = { min = 0 } }`, `, concurrency = 2`), `one request at a time, and the concurrency is 2`},
+		"cold rate":        {coldRun(`{ runtime = "knative", scale = { min = 0 } }`, `, rate = 2`), `Cold starts have no rate`},
+		"cold clients":     {append(coldRun(`{ runtime = "knative", scale = { min = 0 } }`, ``), `client = { cluster = "k3s+local://edge" }`, `client = { cluster = "k3s+local://edge", clients = 2 }`), `a second client would find the pod`},
 		"no client":        {[]string{`client = { cluster = "k3s+local://edge" }`, "client = { cluster = \"k3s+local://edge\", clients = 0 }"}, `must be between 1 and 64`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,6 +161,114 @@ resource "terraform_data" "later" {
 			}},
 		}},
 	})
+}
+
+// What a run leaves out suits its load, and a testbed_function is handed over as
+// a whole.
+func TestBenchmarkRunDefaultsSuitTheLoad(t *testing.T) {
+	const functions = `
+resource "testbed_function" "this" {
+  for_each = toset(["hello-world", "payload-echo"])
+  cluster  = "k3s+local://edge"
+  name     = each.key
+  builtin  = each.key
+  runtime  = "knative"
+  scale    = { min = 0 }
+}
+`
+	cold := []string{
+		`arms = {`, "load = { model = \"cold-start\" }\narms = {",
+		`hello-world = {}`, `hello-world = { function = testbed_function.this["hello-world"] }`,
+		`echo = true`, `echo = true, function = testbed_function.this["payload-echo"]`,
+	}
+	words := func(words ...string) knownvalue.Check {
+		var all []knownvalue.Check
+		for _, word := range words {
+			all = append(all, knownvalue.StringExact(word))
+		}
+		return knownvalue.SetExact(all)
+	}
+	for name, test := range map[string]struct {
+		config      string
+		connections knownvalue.Check
+		warmup      int64
+		timeout     string
+	}{
+		"closed":     {benchmarkRun(), words("new", "reuse"), 3, "5s"},
+		"open":       {benchmarkRun(`arms = {`, "load = { model = \"open\", rate = 5 }\narms = {"), words("new", "reuse"), 3, "5s"},
+		"cold-start": {functions + benchmarkRun(cold...), words("new"), 0, "1m"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const run = "testbed_benchmark_run.this"
+			resource.UnitTest(t, resource.TestCase{
+				ProtoV6ProviderFactories: factories(),
+				Steps: []resource.TestStep{{
+					Config:             providerConfig(t.TempDir()) + test.config,
+					PlanOnly:           true,
+					ExpectNonEmptyPlan: true,
+					ConfigPlanChecks: resource.ConfigPlanChecks{PostApplyPreRefresh: []plancheck.PlanCheck{
+						plancheck.ExpectKnownValue(run, tfjsonpath.New("connections"), test.connections),
+						plancheck.ExpectKnownValue(run, tfjsonpath.New("warmup"), knownvalue.Int64Exact(test.warmup)),
+						plancheck.ExpectKnownValue(run, tfjsonpath.New("timeout"), knownvalue.StringExact(test.timeout)),
+					}},
+				}},
+			})
+		})
+	}
+}
+
+// A link that is too slow for a function that may have no pod is warned of.
+func TestWarnOfSlowLinks(t *testing.T) {
+	ctx := t.Context()
+	var diags diag.Diagnostics
+	run := func(least int64, rtts ...string) *benchmarkRunModel {
+		attributes := benchmarkRunPlanAttributes()
+		function := attributes["functions"].(schema.MapNestedAttribute).NestedObject.Type().(types.ObjectType)
+		values := map[string]attr.Value{}
+		for name, kind := range function.AttrTypes {
+			values[name] = nullOf(ctx, kind)
+		}
+		target := function.AttrTypes["function"].(types.ObjectType)
+		scale := target.AttrTypes["scale"].(types.ObjectType)
+		values["function"] = types.ObjectValueMust(target.AttrTypes, map[string]attr.Value{
+			"cluster": types.StringValue("k3s+local://edge"), "namespace": types.StringNull(), "name": types.StringValue("hello"), "runtime": types.StringValue("knative"),
+			"scale": types.ObjectValueMust(scale.AttrTypes, map[string]attr.Value{"min": types.Int64Value(least)}),
+		})
+		scenario := attributes["scenarios"].(schema.MapNestedAttribute).NestedObject.Type().(types.ObjectType)
+		scenarios := map[string]attr.Value{}
+		for _, rtt := range rtts {
+			scenarios["at "+rtt] = types.ObjectValueMust(scenario.AttrTypes, map[string]attr.Value{
+				"profiles": types.MapValueMust(types.StringType, map[string]attr.Value{"wan/edge/cloud": types.StringValue(`{"rtt":"` + rtt + `"}`)}),
+			})
+		}
+		return &benchmarkRunModel{
+			Functions: types.MapValueMust(function, map[string]attr.Value{"hello": types.ObjectValueMust(function.AttrTypes, values)}),
+			Scenarios: types.MapValueMust(scenario, scenarios),
+		}
+	}
+	run(0, "10ms", "60ms").warnOfSlowLinks(ctx, &diags)
+	run(1, "80ms").warnOfSlowLinks(ctx, &diags)
+	if len(diags) > 0 {
+		t.Errorf("a link or a function that does no harm: %v", diags)
+	}
+	run(0, "10ms", "80ms").warnOfSlowLinks(ctx, &diags)
+	if len(diags) != 1 || diags.HasError() {
+		t.Fatalf("got %v", diags)
+	}
+	for _, want := range []string{`Scenario "at 80ms" gives link wan/edge/cloud a round trip of 80ms`, "hello may have no pod", "scale = { min = 1 }"} {
+		if !strings.Contains(diags[0].Detail(), want) {
+			t.Errorf("the warning lacks %q: %s", want, diags[0].Detail())
+		}
+	}
+}
+
+// nullOf returns the null value of a type.
+func nullOf(ctx context.Context, kind attr.Type) attr.Value {
+	value, err := kind.ValueFromTerraform(ctx, tftypes.NewValue(kind.TerraformType(ctx), nil))
+	if err != nil {
+		panic(err)
+	}
+	return value
 }
 
 // The warning names the worst of the cells that the client is a part of.

@@ -8,17 +8,17 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
 )
 
-// TestExamples plans the example of each resource's page.
+// TestExamples plans the examples of each resource's page.
 func TestExamples(t *testing.T) {
-	examples, err := filepath.Glob("../examples/resources/*/resource.tf")
+	examples, err := filepath.Glob("../examples/resources/*/*.tf")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := len(examples), len((&testbedProvider{}).Resources(t.Context())); got != want {
-		t.Errorf("%d examples of %d resources", got, want)
-	}
+	pages := map[string]bool{}
 	for _, example := range examples {
-		t.Run(filepath.Base(filepath.Dir(example)), func(t *testing.T) {
+		page := filepath.Base(filepath.Dir(example))
+		pages[page] = true
+		t.Run(page+"/"+filepath.Base(example), func(t *testing.T) {
 			text, err := os.ReadFile(example)
 			if err != nil {
 				t.Fatal(err)
@@ -32,5 +32,8 @@ func TestExamples(t *testing.T) {
 				}},
 			})
 		})
+	}
+	if got, want := len(pages), len((&testbedProvider{}).Resources(t.Context())); got != want {
+		t.Errorf("examples of %d resources, of which there are %d", got, want)
 	}
 }

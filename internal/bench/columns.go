@@ -36,6 +36,11 @@ func ResultColumns() []Column[Result] {
 		{"lag_ms", "Median of the part of each time that the client itself caused, in milliseconds: sent later than it could have been, or read later than it had arrived.", func(r Result) *float64 { return r.Lag }},
 		{"drift_percent", "Change of the blocks' medians from the first block to the last one, in percent (Theil and Sen's slope); null for fewer than 5 blocks.", func(r Result) *float64 { return r.Drift.percent() }},
 		{"drift_p", "Probability that blocks without a trend are in as clear an order by chance (Mann and Kendall's test).", func(r Result) *float64 { return r.Drift.p() }},
+		{"cold_decision_ms", "Median of the part of cold starts until the pod existed, which activator and autoscaler decide, in milliseconds; null for other requests, like all parts.", func(r Result) *float64 { return r.Cold.field(0) }},
+		{"cold_scheduling_ms", "Median of the part from there until the pod had a node, in milliseconds.", func(r Result) *float64 { return r.Cold.field(1) }},
+		{"cold_containers_ms", "Median of the part from there until the last of its containers ran, in milliseconds.", func(r Result) *float64 { return r.Cold.field(2) }},
+		{"cold_readiness_ms", "Median of the part from there until Kubernetes called the pod ready, or until the answer where that was sooner, in milliseconds.", func(r Result) *float64 { return r.Cold.field(3) }},
+		{"cold_answer_ms", "Median of the part from there to the last byte of the answer, in milliseconds.", func(r Result) *float64 { return r.Cold.field(4) }},
 	}
 }
 

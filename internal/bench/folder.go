@@ -31,7 +31,11 @@ func ReadFolder(dir string) (Folder, error) {
 		return Folder{}, fmt.Errorf("read %s of %s: %w", EnvironmentFile, dir, err)
 	}
 	folder.Tally = NewTally(folder.Plan)
-	if err := readSamples(absolute, slices.Concat(forTally, alsoForTally), folder.Add); err != nil {
+	columns := slices.Concat(forTally, alsoForTally)
+	if folder.Plan.Load.Cold() {
+		columns = append(columns, forColdStarts...)
+	}
+	if err := readSamples(absolute, columns, folder.Add); err != nil {
 		return Folder{}, err
 	}
 	return folder, nil

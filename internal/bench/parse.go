@@ -46,6 +46,11 @@ var readers = map[string]func(*Sample, []byte) error{
 	"reused":           func(s *Sample, v []byte) error { return readBool(&s.Reused, v) },
 	"error":            func(s *Sample, v []byte) error { return readText(&s.Error, v) },
 	"detail":           func(s *Sample, v []byte) error { return readText(&s.Detail, v) },
+	"pod_created_ns":   func(s *Sample, v []byte) error { return readInt(&s.Pod.Created, v) },
+	"pod_scheduled_ns": func(s *Sample, v []byte) error { return readInt(&s.Pod.Scheduled, v) },
+	"pod_started_ns":   func(s *Sample, v []byte) error { return readInt(&s.Pod.Started, v) },
+	"pod_ready_ns":     func(s *Sample, v []byte) error { return readInt(&s.Pod.Ready, v) },
+	"pod_within_ns":    func(s *Sample, v []byte) error { return readInt(&s.Pod.Within, v) },
 }
 
 // forTally are the columns that a tally needs. A file without one of them
@@ -54,6 +59,9 @@ var forTally = []string{"block", "valid", "function", "scenario", "connection", 
 
 // alsoForTally are columns that files of earlier versions may lack.
 var alsoForTally = []string{"lag_ns", "status", "intended_unix_ns"}
+
+// forColdStarts are the columns that a tally of cold starts needs besides.
+var forColdStarts = []string{"pod_created_ns", "pod_scheduled_ns", "pod_started_ns", "pod_ready_ns"}
 
 // readInt reads a decimal number. It does what strconv.ParseInt does without
 // its allocation, which is most of the work in a file of millions of lines.

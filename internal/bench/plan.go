@@ -42,6 +42,8 @@ type Function struct {
 	PayloadBytes  int           `json:"payload_bytes"`            // of the request's body
 	ResponseBytes int           `json:"response_bytes,omitempty"` // asked and wanted of the answer's body; 0 leaves it to the function
 	Echo          bool          `json:"echo"`                     // the answer has to be the payload
+
+	Service *Service `json:"service,omitempty"` // where it runs; nil when the run need not know
 }
 
 // protocol returns what the function is called with.
@@ -141,7 +143,11 @@ func (p Plan) Validate() error {
 			problems = append(problems, err)
 		}
 	}
-	if p.Warmup < 1 {
+	if p.Load.Cold() {
+		if err := p.validateCold(); err != nil {
+			problems = append(problems, err)
+		}
+	} else if p.Warmup < 1 {
 		complain("a warm-up of %d requests is too short: the first request of a connection sets the session up and is no measured one", p.Warmup)
 	}
 	if !(p.MaxErrorRatio >= 0 && p.MaxErrorRatio <= 1) {
@@ -250,7 +256,10 @@ func (p Plan) loadOf() string {
 func (p Plan) job(cell Cell, requests int) load.Job {
 	job := p.Functions[cell.Function].job(p.Arms[cell.Arm].URLs[cell.Function], cell.Connection)
 	job.Host = p.Arms[cell.Arm].Hosts[cell.Function]
-	job.Model, job.Warmup, job.Requests = p.Load, p.Warmup, requests
+	job.Warmup, job.Requests = p.Warmup, requests
+	if !p.Load.Cold() { // which is nothing to the client, since each is a job of its own
+		job.Model = p.Load
+	}
 	job.Timeout, job.ConnectTimeout = p.Timeout, p.ConnectTimeout
 	return job
 }

@@ -93,6 +93,10 @@ func TestValidatePlan(t *testing.T) {
 		{func(p *Plan) { p.Requests = 3 }, "3 requests cannot be spread over 4 blocks"},
 		{func(p *Plan) { p.Warmup = 0 }, "warm-up"},
 		{func(p *Plan) { p.MaxErrorRatio = 2 }, "from 0 to 1"},
+		{func(p *Plan) { p.Load.Kind = load.ColdStart }, `does not know where that is`},
+		{func(p *Plan) { p.Load.Kind = load.ColdStart }, `the only connection mode is "new"`},
+		{func(p *Plan) { p.Load.Kind = load.ColdStart }, "has no warm-up"},
+		{func(p *Plan) { p.Load.Kind, p.Clients = load.ColdStart, 2 }, "there are 2 clients"},
 	}
 	for _, test := range tests {
 		plan := testPlan()

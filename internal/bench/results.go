@@ -56,6 +56,9 @@ type Result struct {
 	// The cell is Lagging when that is more than a share of LagLimit of Median.
 	Lag     *float64 `json:"lag_ms"`
 	Lagging bool     `json:"lagging"`
+
+	// Cold has the medians of the parts of cold starts, nil for other requests.
+	Cold *ColdParts `json:"cold_start,omitempty"`
 }
 
 // LagLimit is the share of a cell's median up to which the client's own part in
@@ -91,6 +94,7 @@ type Sample struct {
 	Position int       // of the cell within its visit, from 1
 	Due      time.Time // when it should have been sent, by the clock of the client pod; Sent in a closed loop
 	Sent     time.Time // by the same clock
+	Pod      Stages    // of the pod that a cold start waited for
 	load.Record
 }
 
@@ -159,6 +163,7 @@ func summarizeArms(cells []Cell, tally *Tally, random *rand.Rand) (results []Res
 		result.describe(times)
 		result.describeFirst(tally.first[cell])
 		result.describeLag(tally.Lag(cell))
+		result.describeCold(tally.cold[cell])
 		results = append(results, result)
 		if i == 0 {
 			base = times

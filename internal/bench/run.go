@@ -32,6 +32,7 @@ type Links interface {
 type Runner struct {
 	Client Client
 	Links  Links
+	Cold   ColdStarts // of a plan that has some
 
 	// Dir is the folder of this run, which the run makes. One that Resumable
 	// returned is gone on with.
@@ -295,16 +296,20 @@ func (r *run) visit(ctx context.Context, visit Visit, attempt int) (valid bool, 
 		err = errors.Join(err, r.samples.Write(samples))
 	}()
 	for position, cell := range visit.Cells {
-		result, err := r.Client.Run(ctx, r.plan.job(cell, visit.Requests))
-		if err != nil {
-			return false, fmt.Errorf("measure %s: %w", cell, err)
-		}
+		result, stages, err := r.call(ctx, cell, visit.Requests)
 		entry.Collections += int(result.Collections)
-		for _, record := range result.Records {
-			samples = append(samples, Sample{
+		for i, record := range result.Records {
+			sample := Sample{
 				Cell: cell, Block: visit.Block, Attempt: attempt, Position: position + 1,
 				Due: result.Started.Add(record.Intended), Sent: result.Started.Add(record.Start), Record: record,
-			})
+			}
+			if stages != nil {
+				sample.Pod = stages[i]
+			}
+			samples = append(samples, sample)
+		}
+		if err != nil {
+			return false, fmt.Errorf("measure %s: %w", cell, err)
 		}
 		if err := allFailed(cell, result.Records); err != nil {
 			return false, err
@@ -312,6 +317,16 @@ func (r *run) visit(ctx context.Context, visit Visit, attempt int) (valid bool, 
 	}
 	entry.After, good, err = r.checkLinks(ctx)
 	return good, err
+}
+
+// call makes the requests of a cell in one visit. The stages are those of cold
+// starts, one for each record.
+func (r *run) call(ctx context.Context, cell Cell, requests int) (load.Result, []Stages, error) {
+	if r.plan.Load.Cold() {
+		return r.startCold(ctx, cell, requests)
+	}
+	result, err := r.Client.Run(ctx, r.plan.job(cell, requests))
+	return result, nil, err
 }
 
 // allFailed is an error when no request of a job was good. Going on would only

@@ -61,6 +61,11 @@ var columns = []struct {
 	{"reused", func(s Sample) string { return strconv.FormatBool(s.Reused) }},
 	{"error", func(s Sample) string { return string(s.Error) }},
 	{"detail", func(s Sample) string { return s.Detail }},
+	{"pod_created_ns", func(s Sample) string { return nanoseconds(int64(s.Pod.Created)) }},
+	{"pod_scheduled_ns", func(s Sample) string { return nanoseconds(int64(s.Pod.Scheduled)) }},
+	{"pod_started_ns", func(s Sample) string { return nanoseconds(int64(s.Pod.Started)) }},
+	{"pod_ready_ns", func(s Sample) string { return nanoseconds(int64(s.Pod.Ready)) }},
+	{"pod_within_ns", func(s Sample) string { return nanoseconds(int64(s.Pod.Within)) }},
 }
 
 func nanoseconds(n int64) string { return strconv.FormatInt(n, 10) }

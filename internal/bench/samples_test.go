@@ -30,6 +30,7 @@ func TestSamplesAreReadAsWritten(t *testing.T) {
 	dir := t.TempDir()
 	full := Sample{
 		Cell:  Cell{Function: "hello, world", Scenario: "edge", Connection: load.Reuse, Arm: "direct"},
+		Pod:   Stages{Created: 31, Scheduled: 32, Started: 33, Ready: 34, Within: 35},
 		Block: 2, Attempt: 1, Valid: true, Position: 3, Due: time.Unix(1790000000, 123000000).UTC(), Sent: time.Unix(1790000000, 123456789).UTC(),
 		Record: load.Record{
 			Seq: 4, Warmup: true, DNS: 5, Connect: 6, TLS: 7, Write: 8, FirstByte: 9, Total: 10,

@@ -21,6 +21,7 @@ type Tally struct {
 	first   Times             // requests that set up their cell's session
 	lags    map[Cell][]uint32 // client's own part in the times that count, nanoseconds
 	ends    map[Cell]*ends
+	cold    map[Cell][]ColdParts // of cold starts that count; nil for other requests
 
 	// The times of the cell and block that the last request was of, which are
 	// not in counted yet: most requests follow one of their own.
@@ -43,12 +44,16 @@ type ends struct {
 
 // NewTally returns an empty tally for the samples of a plan.
 func NewTally(plan Plan) *Tally {
-	return &Tally{open: plan.Load.Open(), planned: plan.Requests, blocks: max(plan.Blocks, 1), lags: map[Cell][]uint32{}, counted: Times{}, first: Times{}, ends: map[Cell]*ends{}}
+	t := &Tally{open: plan.Load.Open(), planned: plan.Requests, blocks: max(plan.Blocks, 1), lags: map[Cell][]uint32{}, counted: Times{}, first: Times{}, ends: map[Cell]*ends{}}
+	if plan.Load.Cold() {
+		t.cold = map[Cell][]ColdParts{}
+	}
+	return t
 }
 
 // Add takes a sample in, of which nothing is kept but numbers and names.
 func (t *Tally) Add(s *Sample) {
-	if s.first() {
+	if s.first() && t.cold == nil { // no cold start sets up what later ones use
 		t.first.add(s.Cell, s.Block, milliseconds(s.Total))
 	}
 	failed := s.failed()
@@ -65,6 +70,9 @@ func (t *Tally) Add(s *Sample) {
 		return
 	}
 	t.times = append(t.times, milliseconds(s.Total))
+	if parts, seen := s.coldParts(); t.cold != nil && seen {
+		t.cold[s.Cell] = append(t.cold[s.Cell], parts)
+	}
 	t.late = append(t.late, uint32(min(max(s.Lag, 0), math.MaxUint32)))
 }
 

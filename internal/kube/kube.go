@@ -37,8 +37,8 @@ import (
 // credentials.
 const K3sKubeconfig = "/etc/rancher/k3s/k3s.yaml"
 
-// requestTimeout bounds one request whose connection hangs; everything that
-// waits for a state polls.
+// requestTimeout bounds one request whose connection hangs; what waits for a
+// state polls, but for watches, which are not bounded.
 const requestTimeout = 30 * time.Second
 
 // Opener turns cluster URLs into clients.
@@ -145,6 +145,7 @@ type Client struct {
 	http      *http.Client // with credentials
 	rest      rest.Interface
 	dynamic   dynamic.Interface
+	watching  dynamic.Interface // without a time limit
 
 	mu    sync.Mutex
 	kinds map[schema.GroupVersionKind]kind
@@ -173,6 +174,10 @@ func newClient(clusterURL string, config *rest.Config, server host.Host) (*Clien
 	if err != nil {
 		return nil, fmt.Errorf("open cluster %s: %w", clusterURL, err)
 	}
+	unlimited, err := rest.UnversionedRESTClientForConfigAndClient(config, &http.Client{Transport: wrapped})
+	if err != nil {
+		return nil, fmt.Errorf("open cluster %s: %w", clusterURL, err)
+	}
 	life, end := context.WithCancel(context.Background())
 	transport.DialContext = persistent(life, dialer(server))
 	return &Client{
@@ -184,6 +189,7 @@ func newClient(clusterURL string, config *rest.Config, server host.Host) (*Clien
 		http:      &http.Client{Transport: wrapped},
 		rest:      limited,
 		dynamic:   dynamic.New(limited),
+		watching:  dynamic.New(unlimited),
 		kinds:     map[schema.GroupVersionKind]kind{},
 	}, nil
 }

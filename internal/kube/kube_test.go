@@ -324,3 +324,46 @@ func TestForward(t *testing.T) {
 		t.Error("the forward still listens")
 	}
 }
+
+func TestWatch(t *testing.T) {
+	s := newAPIServer(t)
+	s.events = make(chan string)
+	client := s.open(t)
+	if err := client.Apply(t.Context(), parse(t, strings.ReplaceAll(settings, "namespace: lab", "namespace: default"))...); err != nil {
+		t.Fatal(err)
+	}
+	now, changes, err := client.Watch(t.Context(), "v1", "ConfigMap", "default", "app=x")
+	if err != nil || len(now) != 1 {
+		t.Fatalf("found %d objects (%v), want 1", len(now), err)
+	}
+	began := time.Now()
+	for _, kind := range []string{"MODIFIED", "BOOKMARK", "DELETED"} {
+		s.events <- fmt.Sprintf(`{"type":%q,"object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q}}}`, kind, strings.ToLower(kind))
+	}
+	for _, want := range []string{"modified", "deleted"} {
+		change := <-changes
+		if change.Err != nil || change.Object.GetName() != want || change.Gone != (want == "deleted") || change.Seen.Before(began) {
+			t.Errorf("got %+v, want %s", change, want)
+		}
+	}
+	close(s.events)
+	if change := <-changes; change.Err == nil || !strings.Contains(change.Err.Error(), "watch ConfigMap of k3s+local://edge") {
+		t.Errorf("at the end of the watch: %+v", change)
+	}
+	if _, ok := <-changes; ok {
+		t.Error("there is a change after the end of the watch")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	s.set(func() { s.events = make(chan string) })
+	_, changes, err = client.Watch(ctx, "v1", "ConfigMap", "default", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if change, ok := <-changes; ok {
+		t.Errorf("a watch that nobody wants any more ends with %+v", change)
+	}
+	if _, _, err := client.Watch(t.Context(), "example.net/v1", "Widget", "", ""); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("watch of an unknown kind: %v, want that it does not exist", err)
+	}
+}

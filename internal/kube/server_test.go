@@ -29,6 +29,7 @@ type apiServer struct {
 	kinds   map[string]string         // discovery path: list of resources
 	objects map[string]map[string]any // by path
 	refuse  func(r *http.Request) (code int, reason string)
+	events  chan string // of a watch, which ends with the channel
 }
 
 func newAPIServer(t *testing.T) *apiServer {
@@ -86,6 +87,10 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	path := r.URL.Path
+	if r.URL.Query().Get("watch") == "true" {
+		s.watch(w, r)
+		return
+	}
 	if list, ok := s.kinds[path]; ok {
 		fmt.Fprint(w, list)
 		return
@@ -148,7 +153,31 @@ func (s *apiServer) list(w http.ResponseWriter, r *http.Request) {
 			items = append(items, object)
 		}
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"kind": "List", "apiVersion": "v1", "items": items})
+	_ = json.NewEncoder(w).Encode(map[string]any{"kind": "List", "apiVersion": "v1", "metadata": map[string]any{"resourceVersion": "42"}, "items": items})
+}
+
+// watch tells of the events that the test sends, from the version of lists on.
+func (s *apiServer) watch(w http.ResponseWriter, r *http.Request) {
+	if version := r.URL.Query().Get("resourceVersion"); version != "42" {
+		s.fail(w, 410, "Expired", "too old resource version: "+version)
+		return
+	}
+	events := s.events
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	w.WriteHeader(http.StatusOK)
+	for {
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case event, ok := <-events:
+			if !ok {
+				return
+			}
+			fmt.Fprintln(w, event)
+		case <-r.Context().Done():
+			return
+		}
+	}
 }
 
 // set changes the server under its lock.

@@ -32,6 +32,7 @@ type kind int
 const (
 	topologies kind = iota
 	responseTimes
+	coldStarts
 	overheadOverRTT
 	distributions
 	drifts

@@ -23,6 +23,11 @@ func (r *run) draw(prefix string) []figure {
 		figures = append(figures, r.responseTime(prefix+"response-time-"+fileName(function), function))
 	}
 	for _, function := range r.Functions {
+		if f := r.coldFigure(prefix+"cold-start-"+fileName(function), function); len(f.panels) > 0 {
+			figures = append(figures, f)
+		}
+	}
+	for _, function := range r.Functions {
 		if f := r.overheads(prefix+"overhead-"+fileName(function), function); len(f.panels) > 0 {
 			figures = append(figures, f)
 		}

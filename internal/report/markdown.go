@@ -66,6 +66,9 @@ func (r *run) writeMarkdown(out *strings.Builder) {
 	}
 	markdownTable(out, "Response times in milliseconds, with 95 % intervals.",
 		[]string{"function", "scenario", "connection", "arm", "n", "errors", "first", "median", "interval", "p90", "p99", "interval"}, rows)
+	if cold := r.ColdTable(); cold != nil {
+		markdownTable(out, cold.Caption, cold.Header, cold.Rows)
+	}
 }
 
 // wordColumns is how many columns of a table are words, before those of numbers.

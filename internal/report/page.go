@@ -55,7 +55,7 @@ func (r *report) html(files map[string][]byte) error {
 
 // kinds are the names of kinds in the page's template.
 var kinds = map[string]kind{
-	"topology": topologies, "response": responseTimes, "overhead": overheadOverRTT, "distribution": distributions, "drift": drifts,
+	"topology": topologies, "response": responseTimes, "cold": coldStarts, "overhead": overheadOverRTT, "distribution": distributions, "drift": drifts,
 }
 
 func ofKind(figures []figure, wanted kind) []figure {

@@ -85,6 +85,34 @@ func TestReportIsAFunctionOfItsRuns(t *testing.T) {
 	}
 }
 
+// A run of cold starts shows their parts everywhere, and no first requests.
+func TestColdStarts(t *testing.T) {
+	s := small(t)
+	s.Plan.Load, s.Plan.Warmup, s.Plan.Connections = load.Model{Kind: load.ColdStart}, 0, []load.Connection{load.New}
+	s.Plan.Functions["hello-world"] = bench.Function{Service: &bench.Service{Cluster: "k3s+local://edge", Namespace: "default", Name: "hello-world"}}
+	files := build(t, Options{}, s.Write(t, filepath.Join(t.TempDir(), "run")))
+	for name, want := range map[string][]string{
+		Page:                                   {"Cold starts", "cold starts, one at a time", "until activator and autoscaler had a pod made", "readiness"},
+		"findings.md":                          {"| decision | scheduling | containers | readiness | answer | whole | interval |"},
+		"tables.tex":                           {"tab:cold-starts-run", "decision & scheduling & containers"},
+		"results.csv":                          {"cold_decision_ms"},
+		"figures/cold-start-hello-world.svg":   {"cluster_link in edge: decision", "#D55E00"},
+		"figures/cold-start-hello-world.png":   {"PNG"},
+		"figures/distribution-hello-world.svg": {"cluster_link has quartiles"},
+	} {
+		for _, text := range want {
+			if !strings.Contains(string(files[name]), text) {
+				t.Errorf("%s lacks %q", name, text)
+			}
+		}
+	}
+	if *keep != "" {
+		if err := Write(filepath.Join(*keep, "cold-starts"), files); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestPictures(t *testing.T) {
 	files := build(t, Options{Formats: []Format{SVG, PNG}}, reporttest.NewRun(t).Write(t, filepath.Join(t.TempDir(), "run")))
 	for _, name := range []string{"topology", "response-time-hello-world", "response-time-payload-echo",

@@ -251,7 +251,10 @@ func (r *run) Notes() []string {
 	if d := r.Drift; d != nil && d.P < bench.DriftLevel {
 		note("The times of all cells together moved by %+.1f %% from the first block to the last one (p = %s). Arms were measured side by side, so comparisons hardly suffer.", d.Percent, pValue(&d.P))
 	}
-	if !r.Plan.Load.Open() {
+	switch {
+	case r.Plan.Load.Cold():
+		note("Every request was sent when its function had no pod. The stages of a pod are when the API server told of them.")
+	case !r.Plan.Load.Open():
 		note("One request follows another (closed loop), so a stall of the path shows in few requests; these are response times, not latency under load.")
 	}
 	if r.Plan.Blocks < 5 {

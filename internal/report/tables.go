@@ -122,6 +122,9 @@ func (r *report) latex(files map[string][]byte) error {
 		}
 		latexTable(&out, "Response times of "+run.ID+" in milliseconds, with 95 % intervals of the median and of p99.", "tab:results-"+run.ID,
 			[]string{"function", "scenario", "connection", "arm", "n", "errors", "first", "median", "interval", "p90", "p95", "p99", "interval"}, rows)
+		if cold := run.ColdTable(); cold != nil {
+			latexTable(&out, cold.Caption, "tab:cold-starts-"+run.ID, cold.Header, cold.Rows)
+		}
 		rows = nil
 		for _, c := range run.Comparisons {
 			rows = append(rows, append(cellRow("", c.Cell)[1:],

@@ -29,7 +29,7 @@ func (c Clients) Run(ctx context.Context, job Job) (Result, error) {
 		return Result{}, fmt.Errorf("%d requests cannot be shared by %d clients; each needs one at least", job.Requests, len(c))
 	}
 	results := make([]Result, len(c))
-	clocks := make([]clock, len(c))
+	clocks := make([]Clock, len(c))
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range c {
 		share := job
@@ -53,15 +53,15 @@ func (c Clients) Run(ctx context.Context, job Job) (Result, error) {
 }
 
 // start waits until every client is ready and has them all begin.
-func (c Clients) start(ctx context.Context) ([]clock, error) {
-	clocks := make([]clock, len(c))
+func (c Clients) start(ctx context.Context) ([]Clock, error) {
+	clocks := make([]Clock, len(c))
 	group, waiting := errgroup.WithContext(ctx)
 	for i, client := range c {
 		group.Go(func() (err error) {
 			if _, err := client.do(waiting, http.MethodGet, "/ready", nil); err != nil {
 				return fmt.Errorf("wait for client %d to be ready: %w", i, err)
 			}
-			if clocks[i], err = client.clock(waiting); err != nil {
+			if clocks[i], err = client.Clock(waiting); err != nil {
 				return fmt.Errorf("read the clock of client %d: %w", i, err)
 			}
 			return nil
@@ -72,13 +72,13 @@ func (c Clients) start(ctx context.Context) ([]clock, error) {
 	}
 	margin := startMargin
 	for _, clock := range clocks {
-		margin = max(margin, 4*clock.trip)
+		margin = max(margin, 4*clock.Trip)
 	}
 	begin := time.Now().Add(margin)
 	group, ctx = errgroup.WithContext(ctx)
 	for i, client := range c {
 		group.Go(func() error {
-			moment := strconv.FormatInt(begin.Add(clocks[i].ahead).UnixNano(), 10)
+			moment := strconv.FormatInt(begin.Add(clocks[i].Ahead).UnixNano(), 10)
 			if _, err := client.do(ctx, http.MethodPost, "/start", []byte(moment)); err != nil {
 				return fmt.Errorf("start client %d: %w", i, err)
 			}
@@ -88,43 +88,43 @@ func (c Clients) start(ctx context.Context) ([]clock, error) {
 	return clocks, group.Wait()
 }
 
-// clock is what is known of the clock of a client.
-type clock struct {
-	ahead time.Duration // of the clock here, 0 when nothing else can be seen
-	trip  time.Duration // how long asking took
+// Clock is what is known of the clock of a client.
+type Clock struct {
+	Ahead time.Duration // of the clock here, 0 when nothing else can be seen
+	Trip  time.Duration // how long asking took
 }
 
-// clock asks the client a few times what time it is and takes the quickest
+// Clock asks the client a few times what time it is and takes the quickest
 // answer. A difference that asking may account for is taken for none: clients
 // on one node share its clock, which no question tells as exactly.
-func (c Client) clock(ctx context.Context) (clock, error) {
-	best := clock{}
+func (c Client) Clock(ctx context.Context) (Clock, error) {
+	best := Clock{}
 	for try := range 5 {
 		asked := time.Now()
 		text, err := c.do(ctx, http.MethodGet, "/clock", nil)
 		if err != nil {
-			return clock{}, err
+			return Clock{}, err
 		}
 		trip := time.Since(asked)
 		nanoseconds, err := strconv.ParseInt(string(text), 10, 64)
 		if err != nil {
-			return clock{}, err
+			return Clock{}, err
 		}
-		if try == 0 || trip < best.trip {
-			best = clock{ahead: time.Unix(0, nanoseconds).Sub(asked.Add(trip / 2)), trip: trip}
+		if try == 0 || trip < best.Trip {
+			best = Clock{Ahead: time.Unix(0, nanoseconds).Sub(asked.Add(trip / 2)), Trip: trip}
 		}
 	}
-	if best.ahead.Abs() <= best.trip/2 {
-		best.ahead = 0
+	if best.Ahead.Abs() <= best.Trip/2 {
+		best.Ahead = 0
 	}
 	return best, nil
 }
 
 // merge puts the records of all clients together, by the clock of the first.
-func merge(results []Result, clocks []clock) Result {
+func merge(results []Result, clocks []Clock) Result {
 	whole := Result{Started: results[0].Started}
 	for i, result := range results {
-		later := result.Started.Add(clocks[0].ahead - clocks[i].ahead).Sub(whole.Started)
+		later := result.Started.Add(clocks[0].Ahead - clocks[i].Ahead).Sub(whole.Started)
 		for _, record := range result.Records {
 			record.Intended += later
 			record.Start += later

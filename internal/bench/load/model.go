@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -21,10 +22,14 @@ const (
 	// request counts from when it should have been sent, so that what waits
 	// behind a stall shows it.
 	OpenLoop ModelKind = "open"
+	// ColdStart sends a request when the function that it is for has no pod, and
+	// waits for the answer. It is what runs do, not generators: each request is a
+	// job of its own.
+	ColdStart ModelKind = "cold-start"
 )
 
 // ModelKinds lists every kind of model.
-func ModelKinds() []ModelKind { return []ModelKind{ClosedLoop, OpenLoop} }
+func ModelKinds() []ModelKind { return []ModelKind{ClosedLoop, OpenLoop, ColdStart} }
 
 // Arrivals says how the requests of an open loop are spread over time.
 type Arrivals string
@@ -59,6 +64,25 @@ type Model struct {
 	Rate     float64  `json:"rate"`
 	Arrivals Arrivals `json:"arrivals"` // open loop only; Constant when empty
 	Seed     uint64   `json:"seed"`     // of Poisson arrivals
+
+	// IdleTimeout is how long a function may take to lose its last pod before
+	// each request, in nanoseconds; cold starts only. 0 is DefaultIdleTimeout.
+	IdleTimeout time.Duration `json:"idle_timeout,omitempty"`
+}
+
+// DefaultIdleTimeout is how long cold starts wait for a function to lose its
+// last pod unless their model says otherwise.
+const DefaultIdleTimeout = 5 * time.Minute
+
+// Cold tells whether each request waits for a pod of its function.
+func (m Model) Cold() bool { return m.Kind == ColdStart }
+
+// IdlePatience returns how long a function may take to lose its last pod.
+func (m Model) IdlePatience() time.Duration {
+	if m.IdleTimeout > 0 {
+		return m.IdleTimeout
+	}
+	return DefaultIdleTimeout
 }
 
 // DefaultOpenConcurrency is how many connections an open loop has unless its
@@ -99,8 +123,21 @@ func (m Model) Validate() error {
 		if m.Arrivals != "" && m.Arrivals != Constant && m.Arrivals != Poisson {
 			return fmt.Errorf("the arrivals are %q; write %q or %q", m.Arrivals, Constant, Poisson)
 		}
+	case ColdStart:
+		if m.Concurrency > 1 {
+			return fmt.Errorf("cold starts are one request at a time, and the concurrency is %d: a second request would find the pod of the first; leave it out", m.Concurrency)
+		}
+		if m.Rate != 0 || m.Arrivals != "" || m.ThinkTime != 0 {
+			return errors.New("cold starts have no rate, no arrivals and no think time: a request is sent when the function has no pod; leave them out")
+		}
 	default:
-		return fmt.Errorf("the load model is %q; write %q or %q", m.Kind, ClosedLoop, OpenLoop)
+		return fmt.Errorf("the load model is %q; write %q, %q or %q", m.Kind, ClosedLoop, OpenLoop, ColdStart)
+	}
+	if m.IdleTimeout != 0 && !m.Cold() {
+		return fmt.Errorf("the idle timeout is about cold starts, and the load model is %q; write the model %q, or leave it out", cmp.Or(m.Kind, ClosedLoop), ColdStart)
+	}
+	if m.IdleTimeout < 0 {
+		return fmt.Errorf("the idle timeout is %s; it must be above 0, for example 5m", m.IdleTimeout)
 	}
 	if m.Concurrency < 0 || m.Concurrency > maxConcurrency {
 		return fmt.Errorf("the concurrency is %d; it must be from 1 to %d, or 0 for what the model has by itself", m.Concurrency, maxConcurrency)
@@ -114,6 +151,9 @@ func (m Model) Validate() error {
 // String describes the model in words, for example "closed loop, 1 in flight,
 // think time 200ms".
 func (m Model) String() string {
+	if m.Cold() {
+		return "cold starts, one at a time"
+	}
 	if !m.Open() {
 		return fmt.Sprintf("closed loop, %d in flight, think time %s", m.Workers(), m.ThinkTime)
 	}

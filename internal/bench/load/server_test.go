@@ -171,7 +171,7 @@ func TestServeIsNotIdleDuringAJob(t *testing.T) {
 		done <- err
 	}()
 	for range 3 {
-		if _, err := client.clock(t.Context()); err != nil {
+		if _, err := client.Clock(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

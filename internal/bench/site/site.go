@@ -64,8 +64,10 @@ func (s Site) Run(ctx context.Context, plan bench.Plan, options Options) (report
 	if err != nil {
 		return bench.Report{}, err
 	}
+	clients := client.load()
 	runner := bench.Runner{
-		Client:      client.load(),
+		Client:      clients,
+		Cold:        coldStarts{clusters: s.Clusters, client: clients[0]},
 		Links:       links{site: s, verification: options.Verification},
 		Dir:         options.Dir,
 		Inputs:      options.Inputs,

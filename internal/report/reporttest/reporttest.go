@@ -140,6 +140,9 @@ func (r Run) Write(t *testing.T, dir string) string {
 					sample.Error, sample.Detail = load.StatusError, "503 Service Unavailable"
 				}
 				sample.Total = time.Duration(1e6 * r.time(cell, seq == 0, random))
+				if r.Plan.Load.Cold() {
+					sample.Pod = bench.Stages{Created: sample.Total / 10, Scheduled: sample.Total / 8, Started: sample.Total / 3, Ready: sample.Total / 2}
+				}
 				sample.Reused = cell.Connection == load.Reuse && seq > 0
 				taken = append(taken, sample)
 			}
