@@ -109,6 +109,7 @@ func TestAccColdStarts(t *testing.T) {
 	part := func(name string, check knownvalue.Check) statecheck.StateCheck {
 		return statecheck.ExpectKnownValue(run, tfjsonpath.New("results").AtSliceIndex(0).AtMapKey(name), check)
 	}
+	results := fmt.Sprintf("results_dir = %q", t.TempDir())
 	near, far := coldStartTestbed(t, dir, false), coldStartTestbed(t, dir, true)
 	resource.Test(t, resource.TestCase{
 		ProtoV6ProviderFactories: factories(),
@@ -122,11 +123,11 @@ func TestAccColdStarts(t *testing.T) {
 						t.Fatal(err)
 					}
 				},
-				Config:      far + coldStarts("1s"),
+				Config:      far + coldStarts("1s", results),
 				ExpectError: wrapped(`function default/hello-world still has the pod hello-world-00001-deployment-.*not within 1s, the idle_timeout of the load`),
 			},
 			{
-				Config:           far + coldStarts("1m"),
+				Config:           far + coldStarts("1m", results),
 				ConfigPlanChecks: resource.ConfigPlanChecks{PostApplyPostRefresh: []plancheck.PlanCheck{plancheck.ExpectEmptyPlan()}},
 				ConfigStateChecks: []statecheck.StateCheck{
 					part("connection", knownvalue.StringExact("new")),

@@ -223,9 +223,9 @@ func (w *Watch) takePod(change kube.Change) {
 		at      *time.Time
 		reached bool
 	}{
-		{&w.next.Scheduled, condition(object, "PodScheduled")},
+		{&w.next.Scheduled, kube.ConditionOf(object, "PodScheduled").True()},
 		{&w.next.Started, running(object)}, // in case an event was dropped
-		{&w.next.Ready, condition(object, "Ready")},
+		{&w.next.Ready, kube.ConditionOf(object, "Ready").True()},
 	} {
 		if stage.reached && stage.at.IsZero() {
 			*stage.at = change.Seen
@@ -256,16 +256,6 @@ func (w *Watch) takeEvent(change kube.Change) {
 func lives(object *unstructured.Unstructured) bool {
 	phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
 	return object.GetDeletionTimestamp() == nil && phase != "Failed" && phase != "Succeeded"
-}
-
-func condition(object *unstructured.Unstructured, kind string) bool {
-	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-	for _, entry := range conditions {
-		if c, ok := entry.(map[string]any); ok && c["type"] == kind {
-			return c["status"] == "True"
-		}
-	}
-	return false
 }
 
 // running tells whether all containers of a pod run.
