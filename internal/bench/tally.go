@@ -70,8 +70,10 @@ func (t *Tally) Add(s *Sample) {
 		return
 	}
 	t.times = append(t.times, milliseconds(s.Total))
-	if parts, seen := s.coldParts(); t.cold != nil && seen {
-		t.cold[s.Cell] = append(t.cold[s.Cell], parts)
+	if t.cold != nil {
+		if parts, seen := s.coldParts(); seen {
+			t.cold[s.Cell] = append(t.cold[s.Cell], parts)
+		}
 	}
 	t.late = append(t.late, uint32(min(max(s.Lag, 0), math.MaxUint32)))
 }
