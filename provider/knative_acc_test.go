@@ -200,8 +200,12 @@ resource "testbed_function" "hello" {
 				Check: func(s *terraform.State) error { return callKnative(t.Context(), edge(), s) },
 			},
 			{
-				Config: cluster,
-				Check:  func(*terraform.State) error { return noKnative(t.Context(), client()) },
+				PreConfig: begin,
+				Config:    cluster,
+				Check: func(*terraform.State) error {
+					took("the removal of all")
+					return noKnative(t.Context(), client())
+				},
 			},
 		},
 	})
