@@ -189,7 +189,7 @@ func (w *Watch) Stages(ctx context.Context) (Stages, error) {
 		stages = w.next.Stages
 		return !stages.Started.IsZero() && !stages.Ready.IsZero()
 	})
-	if err != nil && ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return stages, nil // as far as it came
 	}
 	return stages, err

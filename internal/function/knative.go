@@ -147,7 +147,7 @@ func knativeFailure(ctx context.Context, cluster *kube.Client, object *unstructu
 	}
 	revision, err := cluster.Get(ctx, kube.Ref{APIVersion: serving + "/v1", Kind: "Revision", Namespace: object.GetNamespace(), Name: name})
 	if err != nil {
-		return nil // which the next look finds out
+		return nil //nolint:nilerr // the next look finds it out
 	}
 	ready := kube.ConditionOf(revision, "Ready")
 	switch {
