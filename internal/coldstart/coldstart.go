@@ -190,7 +190,7 @@ func (w *Watch) Stages(ctx context.Context) (Stages, error) {
 		return !stages.Started.IsZero() && !stages.Ready.IsZero()
 	})
 	if ctx.Err() != nil {
-		return stages, nil // as far as it came
+		return stages, nil //nolint:nilerr // as far as it came
 	}
 	return stages, err
 }

@@ -158,7 +158,7 @@ func knativeFailure(ctx context.Context, cluster *kube.Client, object *unstructu
 	}
 	pods, err := cluster.List(ctx, "v1", "Pod", object.GetNamespace(), serving+"/revision="+name)
 	if err != nil {
-		return nil
+		return nil //nolint:nilerr // the next look finds it out
 	}
 	return workload.LackingImage(pods, func(string) bool { return true })
 }

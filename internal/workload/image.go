@@ -76,13 +76,12 @@ func Patient(ctx context.Context) (waiting context.Context, say func(error), end
 	}
 }
 
-// lackingImage is LackingImage about the pods of a Deployment. What cannot be
-// found out is no failure.
+// lackingImage is LackingImage about the pods of a Deployment.
 func lackingImage(ctx context.Context, cluster *kube.Client, deployment *unstructured.Unstructured) error {
 	labels, _, _ := unstructured.NestedStringMap(deployment.Object, "spec", "selector", "matchLabels")
 	pods, err := cluster.List(ctx, "v1", "Pod", deployment.GetNamespace(), Selector(labels))
 	if err != nil {
-		return nil
+		return nil //nolint:nilerr // what cannot be found out is no failure
 	}
 	images := map[string]bool{}
 	containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")

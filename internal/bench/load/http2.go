@@ -65,7 +65,7 @@ func (h *http2) exchange(ctx context.Context, x *exchange, body []byte) (answer,
 	if err != nil {
 		return answer{}, err
 	}
-	request.Host = h.target.Job.host(h.target.url)
+	request.Host = h.target.host(h.target.url)
 	request.Header = h.target.header()
 	response, err := h.conn.RoundTrip(request)
 	if err != nil {
