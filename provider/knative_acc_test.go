@@ -135,6 +135,10 @@ resource "testbed_function" "hello" {
 				ExpectError: wrapped(`has no Knative; declare a testbed_knative`),
 			},
 			{
+				Config:      cluster + knative(`ingress = "traefik"`),
+				ExpectError: wrapped(`no Deployment and no DaemonSet of the cluster runs Traefik with its Knative provider.*use ingress = "built-in"`),
+			},
+			{
 				PreConfig:        begin,
 				Config:           cluster + knative(),
 				ConfigPlanChecks: resource.ConfigPlanChecks{PostApplyPostRefresh: []plancheck.PlanCheck{plancheck.ExpectEmptyPlan()}},

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
 	"github.com/hashicorp/terraform-plugin-testing/terraform"
@@ -74,6 +75,7 @@ func conform(t *testing.T, node host.Host, cluster *kube.Client, suite, images s
 		return err
 	}
 	var log bytes.Buffer
+	began := time.Now()
 	_, err := node.Run(ctx, host.Command{
 		Argv: []string{
 			suite, "-test.v", "-test.parallel=6", "-test.timeout=10m",
@@ -84,6 +86,7 @@ func conform(t *testing.T, node host.Host, cluster *kube.Client, suite, images s
 		},
 		Stdout: &log, Stderr: &log,
 	})
+	t.Logf("the suite took %.0f s", time.Since(began).Seconds())
 	for _, line := range conformanceResult.FindAllString(log.String(), -1) {
 		t.Log(strings.TrimSpace(line))
 	}

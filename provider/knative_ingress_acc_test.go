@@ -27,7 +27,7 @@ func TestAccKnativeIngresses(t *testing.T) {
 	}
 	images := needFile(t, "TESTBED_TRAEFIK_IMAGES")
 	manifest, programs := needFile(t, "TESTBED_KNATIVE_MANIFEST"), needFile(t, "TESTBED_KNATIVE_IMAGES")
-	dir := t.TempDir()
+	dir, results := t.TempDir(), t.TempDir()
 	config := func(ingress string) string {
 		return knativeCluster(t, dir) + fmt.Sprintf(`
 resource "testbed_knative" "test" {
@@ -71,8 +71,9 @@ resource "testbed_benchmark_run" "test" {
   connections = ["reuse"]
   requests    = 1000
   blocks      = 10
+  results_dir = %q
 }
-`, manifest, programs, ingress)
+`, manifest, programs, ingress, results)
 	}
 	check := func(s *terraform.State) error {
 		if err := printRun(t, s); err != nil {
