@@ -76,10 +76,14 @@ func (p *ColdParts) field(i int) *float64 {
 }
 
 // coldParts returns the parts of a request's time, and whether all of them were
-// seen. Knative probes pods itself and may answer before Kubernetes calls the pod
-// ready, so that what is left of the parts after the answer is none.
+// seen. Knative probes pods itself and may answer long before Kubernetes calls
+// the pod ready, so that what is left of the parts after the answer is none.
 func (s *Sample) coldParts() (ColdParts, bool) {
-	stages := [...]time.Duration{s.Pod.Created, s.Pod.Scheduled, s.Pod.Started, s.Pod.Ready, s.Total}
+	ready := s.Pod.Ready
+	if ready == 0 {
+		ready = s.Total // it was not ready before, or that would have been seen
+	}
+	stages := [...]time.Duration{s.Pod.Created, s.Pod.Scheduled, s.Pod.Started, ready, s.Total}
 	var parts ColdParts
 	begin := time.Duration(0)
 	for i, field := range parts.fields() {

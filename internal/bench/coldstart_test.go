@@ -185,7 +185,8 @@ func TestColdParts(t *testing.T) {
 		"in order":                {Stages{Created: ms(10), Scheduled: ms(12), Started: ms(50), Ready: ms(80)}, &ColdParts{10, 2, 38, 30, 20}},
 		"answered before ready":   {Stages{Created: ms(10), Scheduled: ms(12), Started: ms(50), Ready: ms(1200)}, &ColdParts{10, 2, 38, 50, 0}},
 		"told in another order":   {Stages{Created: ms(10), Scheduled: ms(52), Started: ms(50), Ready: ms(80)}, &ColdParts{10, 42, 0, 28, 20}},
-		"never seen to be ready":  {Stages{Created: ms(10), Scheduled: ms(12), Started: ms(50)}, nil},
+		"ready much later":        {Stages{Created: ms(10), Scheduled: ms(12), Started: ms(50)}, &ColdParts{10, 2, 38, 50, 0}},
+		"never seen to start":     {Stages{Created: ms(10), Scheduled: ms(12), Ready: ms(80)}, nil},
 		"created before it began": {Stages{Created: ms(-1), Scheduled: ms(12), Started: ms(50), Ready: ms(80)}, nil},
 	} {
 		s := Sample{Pod: test.pod}

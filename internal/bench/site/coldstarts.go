@@ -19,9 +19,10 @@ type coldStarts struct {
 }
 
 const (
-	// settleTime bounds how long a pod that has answered may take to be called
-	// ready.
-	settleTime = 10 * time.Second
+	// settleTime bounds how long a pod that has answered is given to be called
+	// ready, which Kubernetes may do ten seconds later: that says nothing of the
+	// request any more.
+	settleTime = 3 * time.Second
 	// keepInterval is how often a client that waits is asked something, since it
 	// ends when nobody does for podIdle.
 	keepInterval = time.Minute
