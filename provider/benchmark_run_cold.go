@@ -160,8 +160,8 @@ func (m *benchmarkRunModel) validateTargets(ctx context.Context, diags *diag.Dia
 }
 
 // slowLink is the round-trip time above which a link may keep functions from
-// starting.
-const slowLink = 60 * time.Millisecond
+// starting: the first timeout of the activator when it connects to a pod.
+const slowLink = 50 * time.Millisecond
 
 // warnOfSlowLinks names the scenarios in which functions that scale to zero may
 // not start.
@@ -190,7 +190,7 @@ func (m *benchmarkRunModel) warnOfSlowLinks(ctx context.Context, diags *diag.Dia
 	}
 }
 
-const slowLinkAdvice = "Where a link of more than 60 ms lies between Knative's activator and the node of the function, the activator's probes of a new pod time out and the first request may never be answered. Set scale = { min = 1 } of the testbed_function, or keep the activator on the function's side of the link."
+const slowLinkAdvice = "Where a link of more than 50 ms lies between Knative's activator and the node of the function, a cold start takes a second or more longer, and with a Knative whose mesh-compatibility-mode is not \"disabled\", as a testbed_knative sets it, the activator's probes of a new pod time out and the request may wait for ever. Set scale = { min = 1 } of the testbed_function, or keep the activator on the function's side of the link."
 
 // idleFunctions returns the functions that lose their last pod when nobody calls
 // them, as far as that is known.

@@ -246,7 +246,7 @@ func TestWarnOfSlowLinks(t *testing.T) {
 			Scenarios: types.MapValueMust(scenario, scenarios),
 		}
 	}
-	run(0, "10ms", "60ms").warnOfSlowLinks(ctx, &diags)
+	run(0, "10ms", "50ms").warnOfSlowLinks(ctx, &diags)
 	run(1, "80ms").warnOfSlowLinks(ctx, &diags)
 	if len(diags) > 0 {
 		t.Errorf("a link or a function that does no harm: %v", diags)

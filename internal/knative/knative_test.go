@@ -114,7 +114,7 @@ func TestRead(t *testing.T) {
 		switch object.GetName() {
 		case "config-network":
 			data, _, _ := unstructured.NestedStringMap(object.Object, "data")
-			if diff := cmp.Diff(map[string]string{"ingress-class": "testbed.ingress.networking.knative.dev"}, data); diff != "" {
+			if diff := cmp.Diff(map[string]string{"ingress-class": "testbed.ingress.networking.knative.dev", "mesh-compatibility-mode": "disabled"}, data); diff != "" {
 				t.Errorf("config-network (-want +got):\n%s", diff)
 			}
 		case "config-logging":

@@ -128,8 +128,13 @@ func (s Spec) class() string {
 // data returns what the spec sets, by ConfigMap.
 func (s Spec) data() map[string]map[string]string {
 	return map[string]map[string]string{
-		"config-network": {"ingress-class": s.class()},
-		"config-domain":  {s.Domain: ""},
+		"config-network": {
+			"ingress-class": s.class(),
+			// There is no mesh. Otherwise the activator believes no more than its own
+			// probes, which links of some 60 ms have time out.
+			"mesh-compatibility-mode": "disabled",
+		},
+		"config-domain": {s.Domain: ""},
 		"config-autoscaler": {
 			"enable-scale-to-zero":       strconv.FormatBool(s.ScaleToZero),
 			"scale-to-zero-grace-period": s.GracePeriod.String(),
