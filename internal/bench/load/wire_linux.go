@@ -96,7 +96,7 @@ func (w *wire) receive(fd uintptr) bool {
 // call makes a system call that reads from or writes to the socket. The socket
 // does not block, so Go's scheduler is not told: on a busy machine it takes a
 // thread that the kernel has set aside for a moment for one that is blocked, and
-// starts others in its place, a tenth of all work.
+// starts others in its place, which costs a tenth of the work.
 func call(number, fd uintptr, what unsafe.Pointer, last uintptr) (int, unix.Errno) {
 	for {
 		n, _, errno := unix.RawSyscall(number, fd, uintptr(what), last)
