@@ -207,6 +207,9 @@ func (s Spec) knativeService(image string) *unstructured.Unstructured {
 		scaling + "min-scale":     strconv.Itoa(s.Scale.Min),
 		scaling + "max-scale":     strconv.Itoa(s.Scale.Max),
 		scaling + "initial-scale": strconv.Itoa(s.Scale.Initial),
+		// Without it the activator and the queue-proxy end the body of a request
+		// as soon as the answer begins, and now and then cut the answer off.
+		"features.knative.dev/http-full-duplex": "Enabled",
 	}
 	if s.Scale.TargetBurstCapacity != nil {
 		annotations[scaling+"target-burst-capacity"] = strconv.Itoa(*s.Scale.TargetBurstCapacity)

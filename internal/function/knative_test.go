@@ -24,7 +24,11 @@ func TestKnativeRoundTrip(t *testing.T) {
 		if spec.Builtin != "" {
 			image = "testbed.local/agent:0123456789ab"
 		}
-		read, err := parseKnative(spec.knativeService(image))
+		service := spec.knativeService(image)
+		if said, _, _ := unstructured.NestedString(service.Object, "spec", "template", "metadata", "annotations", "features.knative.dev/http-full-duplex"); said != "Enabled" {
+			t.Errorf("%s: Knative may cut off answers to requests with a body: full duplex is %q", name, said)
+		}
+		read, err := parseKnative(service)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -271,6 +271,40 @@ func TestLongRequests(t *testing.T) {
 	}
 }
 
+// TestAnswerBeforeBody wants the rest of a request to arrive when the answer of
+// an HTTP/2 function has begun already.
+func TestAnswerBeforeBody(t *testing.T) {
+	echo := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		_, _ = io.Copy(w, r.Body)
+	}))
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	echo.Config.Protocols = &protocols
+	echo.Start()
+	t.Cleanup(echo.Close)
+	p, url := front(t, address(echo))
+	p.table.Load().public["127.0.0.1"][0].splits[0].h2c = true
+	body, rest := io.Pipe()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(request) // returns with the header
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	go func() {
+		_, _ = io.WriteString(rest, "late")
+		_ = rest.Close()
+	}()
+	if got, err := io.ReadAll(answer.Body); err != nil || string(got) != "late" {
+		t.Errorf("got %q, %v, want the whole of the body", got, err)
+	}
+}
+
 // TestGone wants a function to be told when its caller has gone.
 func TestGone(t *testing.T) {
 	begun, told := make(chan struct{}), make(chan struct{})

@@ -80,6 +80,11 @@ func (p *proxy) handler(side func(*table) map[string][]route) http.Handler {
 			r.Header.Set(hashHeader, route.hash)
 		}
 		c := choice{route: route, target: target, flush: func() { _ = http.NewResponseController(w).Flush() }}
+		if target.h2c {
+			// Its transport may still read the body when the answer begins,
+			// which ends the reading of bodies otherwise.
+			_ = http.NewResponseController(w).EnableFullDuplex()
+		}
 		answer := w
 		if !target.h2c && r.Header.Get("Upgrade") == "" {
 			answer = unflushed{w}
