@@ -79,8 +79,8 @@ func (m manifest) images() []string {
 	return images
 }
 
-// trim makes a program small: it requests what the spec says, and collects
-// garbage before it comes to its limit.
+// trim makes a program small: it requests what the spec says, collects garbage
+// before it comes to its limit, and ends when it is told to.
 func (s Spec) trim(deployment *unstructured.Unstructured) error {
 	containers, _, err := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
 	if err != nil {
@@ -107,8 +107,16 @@ func (s Spec) trim(deployment *unstructured.Unstructured) error {
 	if err := unstructured.SetNestedField(deployment.Object, int64(1), "spec", "replicas"); err != nil {
 		return err
 	}
+	if err := unstructured.SetNestedField(deployment.Object, int64(endSeconds), "spec", "template", "spec", "terminationGracePeriodSeconds"); err != nil {
+		return err
+	}
 	return unstructured.SetNestedSlice(deployment.Object, containers, "spec", "template", "spec", "containers")
 }
+
+// endSeconds is how long a program may take to end. By themselves the activator
+// and the webhook wait 45 s for requests, and nothing is measured while Knative
+// is upgraded or removed.
+const endSeconds = 5
 
 // memoryLimit is where the garbage collector of a program begins to work
 // harder.
