@@ -7,10 +7,12 @@ case $SCENARIO in
 response-time)
 	what="hosts, overlay, clusters, ClusterLink, gateways and functions; then the measurement of 48 cells"
 	usually="1 min, then 6 min"
+	ending="25 s"
 	;;
 knative)
 	what="hosts, overlay, clusters, ClusterLink, Knative and functions; then the measurement of 32 cells"
 	usually="2 min, then 3 min"
+	ending="1 min, in which Knative lets its pods drain"
 	;;
 *)
 	echo "There is no demo of the scenario \"$SCENARIO\"; write SCENARIO=response-time or SCENARIO=knative" >&2
@@ -109,6 +111,6 @@ if [ "$1" = apply ]; then
 	fi
 fi
 
-stage "Destroy" "20 s"
+stage "Destroy" "$ending"
 change -destroy
 took
